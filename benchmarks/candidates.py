@@ -67,18 +67,19 @@ def build(out: Path, subject: Subject, *, count: int, seed: int, arch: str, sour
     """The artifacts of a kernel's own candidate and of so many others, and DIR/KERNEL.json, which has them in order:
     how many."""
     import texpr
-    from texpr.polyhedral.map.roofline import time
-    from texpr.polyhedral.map.stage import problem_of
-    from texpr.polyhedral.mapped.candidate_json import candidate_json
+    from texpr.polyhedral.mapped.candidate_json import choices_json
 
     kernel = texpr.parse(subject.text, subject.name).only
     target = f"cuda:{arch}"
-    own = kernel.compile(target, sizes=subject.sizes)
-    problem = problem_of(own.build.result("prove"), own.mapping.program)
-    every = list(own.mapping.alternatives())
-    drawn = random.Random(seed).sample(every[1:], len(every) - 1)
+    launches = kernel.compile(target, sizes=subject.sizes, stop_after="map").mapping.alternatives()
+    own = sum(launch.own.terms.total for launch in launches)
+    first = (launches[0].own.choices, own)
+    others = [
+        (other.choices, own - one.own.terms.total + other.terms.total) for one in launches for other in one.others
+    ]
+    drawn = random.Random(seed).sample(others, len(others))
     rows: list[dict[str, Any]] = []
-    for candidate, paid in (every[0], *drawn):
+    for candidate, predicted in (first, *drawn):
         if len(rows) > count:
             break
         artifact = f"{len(rows):02}" if rows else OWN
@@ -88,10 +89,8 @@ def build(out: Path, subject: Subject, *, count: int, seed: int, arch: str, sour
         except texpr.TExprError as wrong:  # its memory, or its time to compile, is found when it is built
             print(f"{subject.name}: one is left: {str(wrong).splitlines()[0]}")
             continue
-        regions = {region.name: region for region in problem.regions()}
-        predicted = sum(time(problem, regions[name], each) for name, each in paid.launches.items())
-        rows.append({"artifact": artifact, "predicted us": predicted / 1e6, "candidate": candidate_json(candidate)})
-    found = {"seed": seed, "space": len(every), "target": target, "sizes": dict(subject.sizes), "candidates": rows}
+        rows.append({"artifact": artifact, "predicted us": predicted / 1e6, "candidate": choices_json(candidate)})
+    found = {"seed": seed, "space": len(others) + 1, "target": target, "sizes": dict(subject.sizes), "candidates": rows}
     (out / f"{subject.name}.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return len(rows)
 

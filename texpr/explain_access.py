@@ -1,6 +1,6 @@
-"""`texpr map --explain ACCESS`: why an access is made as it is, and what the next best choice would cost."""
+"""`texpr map --explain ACCESS`: why an access is made as it is, and what the next best choices would cost."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +9,9 @@ from texpr.grammar.diagnostics import did_you_mean
 from texpr.pictures import told
 
 if TYPE_CHECKING:
-    from texpr.polyhedral.map.cost import Cost
-    from texpr.polyhedral.mapped.candidate import Candidate
+    from texpr.polyhedral.map.alternatives import LaunchAlternatives
+
+SHOWN = 3  # other choices of a launch
 
 
 def found_accesses(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
@@ -40,9 +41,7 @@ def _in_program(data: Mapping[str, Any]) -> Iterator[str]:
             yield statement["writes"]["text"]
 
 
-def explained(
-    data: Mapping[str, Any], entry: Mapping[str, Any], others: "Sequence[tuple[Candidate, Cost]]"
-) -> Iterator[str]:
+def explained(data: Mapping[str, Any], entry: Mapping[str, Any]) -> Iterator[str]:
     """What is to be said of an access, a paragraph each."""
     buffer = data["buffers"][entry["buffer"]]
     yield f"{told(entry)} in {entry['launch']}"
@@ -57,7 +56,6 @@ def explained(
         yield _cost(entry)
     if entry["why"]:
         yield f"note: {entry['why']}"
-    yield from _next_best(entry["launch"], others)
 
 
 def _distance(entry: Mapping[str, Any]) -> Iterator[str]:
@@ -84,22 +82,13 @@ def _cost(entry: Mapping[str, Any]) -> str:
     return f"{unit}: {per:g} a request, {why}{wide}; {entry['requests']:,} requests"
 
 
-def _next_best(name: str, others: "Sequence[tuple[Candidate, Cost]]") -> Iterator[str]:
-    from texpr.alternatives import said
+def next_best(own: "LaunchAlternatives") -> Iterator[str]:
+    """What a launch costs, and what the choices of the least price beside its own would."""
+    from texpr.alternatives import itemised, said
 
-    if not others or name not in others[0][0].launches:
-        yield "next best: this launch has no alternatives that are priced"
-        return
-    first, own = others[0][0].launches[name], others[0][1].launches[name]
-    rest = [(c.launches[name], p.launches[name]) for c, p in others[1:] if c.launches[name] != first]
-    if not rest:
+    yield f"{own.launch}: {itemised(own.own)}"
+    if not own.others:
         yield "next best: nothing else fits"
-        return
-    choice, paid = min(rest, key=lambda pair: (pair[1].sectors, pair[1].waves, pair[1].idle))
-    more = paid.sectors / own.sectors if own.sectors else 1.0
-    yield (
-        f"next best: {said(first, choice)}: {paid.sectors:.3g} sectors in {paid.waves} waves for the launch, "
-        f"{more:.3g} times the {own.sectors:.3g} in {own.waves} that it takes; "
-        f"{100 * paid.idle:.0f} % of its threads are idle, now {100 * own.idle:.0f} %"
-        f"{'; time decides, of which sectors are one part' if more < 1 else ''}"
-    )
+    for number, other in enumerate(own.others[:SHOWN]):
+        head = "next best" if number == 0 else "then"
+        yield f"{head}: {said(own.own.choice, other.choice)}: {itemised(other)}"

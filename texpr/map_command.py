@@ -64,17 +64,18 @@ def _draw(compiled: Any, html: Path | None, svg: Path | None) -> None:
 
 
 def _explain(compiled: Any, name: str) -> None:
-    from texpr.alternatives import priced
-    from texpr.explain_access import explained, found_accesses
+    from texpr.explain_access import explained, found_accesses, next_best
 
     data = compiled.mapping.data()
     found = found_accesses(data, name)
-    others = priced(compiled.mapping)
+    launches = {entry["launch"] for entry in found}
+    parts = [explained(data, entry) for entry in found]
+    parts += [next_best(one) for one in compiled.mapping.alternatives() if one.launch in launches]
     columns = max(20, shutil.get_terminal_size().columns - 1)
-    for number, entry in enumerate(found):
+    for number, part in enumerate(parts):
         if number:
             say("")
-        for head, paragraph in enumerate(explained(data, entry, others)):
+        for head, paragraph in enumerate(part):
             more = "  " if head else ""
             say(fill(paragraph, columns, initial_indent=more, subsequent_indent="    ", break_long_words=False))
 

@@ -24,12 +24,12 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.walk import read_accesses, written
 
-MAPPING_SCHEMA = 5
+MAPPING_SCHEMA = 6
 MAX_PIECES = 16  # of a relation that is written out
 
 
 def mapping_json(program: MappedProgram) -> dict[str, Any]:
-    """The mapping of a program, without the program itself."""
+    """The mapping of a program, without the program itself and what else it could choose."""
     return {
         "schema": MAPPING_SCHEMA,
         "kernel": program.kernel.name,

@@ -1,12 +1,11 @@
 """Stages of a compiled kernel as they print: what `Compiled.mapping` and `Compiled.graph` give."""
 
-from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from texpr.polyhedral.map.cost import Cost
-    from texpr.polyhedral.mapped.candidate import Candidate, Choices
+    from texpr.polyhedral.map.alternatives import LaunchAlternatives
+    from texpr.polyhedral.mapped.candidate import Choices
     from texpr.polyhedral.mapped.planned import PlannedProgram
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import ProvedProgram
@@ -18,38 +17,37 @@ class MappingView:
     def __init__(self, program: "MappedProgram", proved: "ProvedProgram") -> None:
         self.program = program
         self._proved = proved
+        self._alternatives: tuple[LaunchAlternatives, ...] | None = None
 
     @property
     def candidate(self) -> "Choices":
         """The choices that make this mapping, one candidate or cases of several, for `compile(mapping=…)`."""
         return self.program.candidate
 
-    def alternatives(self) -> "Iterator[tuple[Candidate, Cost]]":
-        """The compiler's own choices, then those that differ from them in one place, each with what it costs."""
-        from texpr.polyhedral.map.cost import cost
-        from texpr.polyhedral.map.space import candidates
-        from texpr.polyhedral.map.stage import problem_of
-        from texpr.polyhedral.mapped.candidate import Candidate
+    def alternatives(self) -> "tuple[LaunchAlternatives, ...]":
+        """For every launch of every case its choice and those that differ from it in one place, each with what it
+        costs and with the choices of the whole mapping, for `compile(mapping=…)`."""
+        from texpr.polyhedral.map.alternatives import alternatives
 
-        problem, choices = problem_of(self._proved, self.program), self.candidate
-        wide = isinstance(choices, Candidate) and choices.wide
-        return ((found, cost(problem, found)) for found in candidates(problem, wide=wide))
+        if self._alternatives is None:
+            self._alternatives = alternatives(self._proved, self.program)
+        return self._alternatives
 
     def data(self) -> dict[str, Any]:
         """The mapping as `texpr map --json` prints it, but for what is beside one (docs/schemas.md)."""
+        from texpr.alternatives import alternatives_json
         from texpr.mapping_json import mapping_json
 
-        return mapping_json(self.program)
+        return {**mapping_json(self.program), "alternatives": alternatives_json(self.alternatives())}
 
     def page(self) -> str:
         """One HTML page with figures, pictures and what is proved of them; it needs nothing else."""
-        from texpr.alternatives import priced, table
+        from texpr.alternatives import table
         from texpr.page import page
         from texpr.polyhedral.verify.stage import verify
 
-        data, others = self.data(), priced(self)
-        told = table(others) if others else "a mapping of several cases: ask for those of one candidate"
-        return page(data, str(self), verify(data), told)
+        data = self.data()
+        return page(data, str(self), verify(data), table(self.alternatives()))
 
     def __str__(self) -> str:
         from texpr.polyhedral.mapped.show import show
@@ -58,9 +56,10 @@ class MappingView:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         """What a notebook shows: the pictures, and the words."""
+        from texpr.mapping_json import mapping_json
         from texpr.page import drawing
 
-        return {"text/plain": str(self), "image/svg+xml": drawing(self.data())}
+        return {"text/plain": str(self), "image/svg+xml": drawing(mapping_json(self.program))}
 
 
 class Shown(str):

@@ -93,11 +93,12 @@ class Cost:
 
 def cost(problem: Problem, candidate: Candidate) -> Cost:
     """The cost of a candidate that fits the problem."""
-    launches = {r.name: _launch(problem, r, candidate.launches[r.name]) for r in problem.regions()}
+    launches = {r.name: launch_cost(problem, r, candidate.launches[r.name]) for r in problem.regions()}
     return Cost(launches=launches)
 
 
-def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
+def launch_cost(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
+    """The cost of a launch by a choice that fits the problem."""
     match choice:
         case Single():
             return _counted(problem, 1, 1, 0.0, _alone(problem, region.stmts, {}, 1))
@@ -149,9 +150,8 @@ def _launch(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Blocks():
             nest, ranges = region.nest
             blocks = prod(band_sizes(problem, nest, ranges))
-            inside = _Inside(problem, choice, nest)
-            blocks_begun = -(-blocks * choice.cluster // choice.together)
-            return _counted(problem, blocks_begun, choice.threads, 0.0, inside.visit(nest.body, ranges, blocks))
+            inside = _Inside(problem, choice, nest).visit(nest.body, ranges, blocks)
+            return _counted(problem, -(-blocks * choice.cluster // choice.together), choice.threads, 0.0, inside)
         case _:
             assert_never(choice)
 

@@ -34,19 +34,45 @@ CORES = 4  # of a CPU, at least
 NEXT_PS, FAR_PS = 300, 4_000  # an element on a core: beside the last one, or elsewhere
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a launch waits for, in picoseconds: for itself to begin, then for the longest of its bytes from memory, its
+    requests from the caches (on a CPU its accesses), its updates one by one and its products on tensor cores."""
+
+    begin: int
+    bytes: int = 0
+    requests: int = 0
+    updates: int = 0
+    products: int = 0
+
+    @property
+    def total(self) -> int:
+        return rounded(self.begin + max(self.bytes, self.requests, self.updates, self.products))
+
+
 def time(problem: Problem, region: Region, paid: LaunchCost) -> int:
     """Picoseconds of one launch of a region with that cost."""
+    return terms(problem, region, paid).total
+
+
+def terms(problem: Problem, region: Region, paid: LaunchCost) -> Terms:
+    """What one launch of a region with that cost waits for."""
     if not problem.target.is_cuda:
         work = NEXT_PS * (paid.requests - paid.sectors) + FAR_PS * paid.sectors
-        return rounded(TASKS_PS + work * CORES // min(CORES, paid.blocks))
+        return Terms(begin=TASKS_PS, requests=work * CORES // min(CORES, paid.blocks))
     rate = problem.target.memory_gb_s  # bytes in a nanosecond
     moved = 1000 * moved_bytes(problem, region) // rate
     asked = 1000 * SECTOR_BYTES * paid.sectors // (CACHE * rate)
     busy = rate * LATENCY_NS
     at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
     on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid)) if paid.requests else busy
-    made = paid.made // PRODUCTS_PER_PS
-    return rounded(LAUNCH_PS + max(max(moved, asked) * busy // on_their_way, UPDATE_PS * paid.updates, made))
+    return Terms(
+        begin=LAUNCH_PS,
+        bytes=moved * busy // on_their_way,
+        requests=asked * busy // on_their_way,
+        updates=UPDATE_PS * paid.updates,
+        products=paid.made // PRODUCTS_PER_PS,
+    )
 
 
 def _access_bytes(problem: Problem, paid: LaunchCost) -> int:

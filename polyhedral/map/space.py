@@ -60,12 +60,17 @@ def candidates(problem: Problem, *, wide: bool = True) -> Iterator[Candidate]:
     first = choose(problem, wide=wide)
     yield first
     for region in problem.regions():
-        seen = [first.launches[region.name]]
-        for choice in _choices(problem, region, seen[0]):
-            candidate = replace(first, launches={**first.launches, region.name: choice})
-            if choice not in seen and _fits(problem, region, choice):
-                seen.append(choice)
-                yield candidate
+        for choice in neighbours(problem, region, first.launches[region.name]):
+            yield replace(first, launches={**first.launches, region.name: choice})
+
+
+def neighbours(problem: Problem, region: Region, first: Choice) -> Iterator[Choice]:
+    """The choices of one launch that differ from a first one in one place and fit, each once."""
+    seen = [first]
+    for choice in _choices(problem, region, first):
+        if choice not in seen and _fits(problem, region, choice):
+            seen.append(choice)
+            yield choice
 
 
 def _fits(problem: Problem, region: Region, choice: Choice) -> bool:

@@ -10,7 +10,7 @@ that it fits, and so do several, each for its case: their programs are joined. E
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -244,16 +244,37 @@ def _told(mapped: MappedProgram, scheduled: Scheduled) -> MappedProgram:
     return replace(mapped, report=replace(mapped.report, schedule=scheduled.told))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseProblem:
+    """The problem that a candidate solves: for the calls of a condition, None for those of no other case."""
+
+    when: Condition | None
+    candidate: Candidate
+    problem: Problem
+
+
 def problem_of(proved: ProvedProgram, mapped: MappedProgram) -> Problem:
     """The problem of a proved program that one of its mappings solves, at the same representative sizes. Raises E0607
     for a mapping of several cases, each of which solves one."""
+    if isinstance(mapped.candidate, Cases):
+        raise fail("E0607", "a mapping of several cases solves several problems", help="ask for `problems_of` it")
+    return problems_of(proved, mapped)[0].problem
+
+
+def problems_of(proved: ProvedProgram, mapped: MappedProgram) -> tuple[CaseProblem, ...]:
+    """The problems that a mapping solves, one for each of its cases, at the same representative sizes."""
+    from texpr.polyhedral.map.cases import judged_at
     from texpr.polyhedral.schedule.draft import replay
 
-    if isinstance(mapped.candidate, Cases):
-        raise fail("E0607", "a mapping of several cases has no alternatives", help="ask for those of one candidate")
-    moves = mapped.candidate.moves
-    as_it_is = keep_nothing(replay(proved, moves).proved, moves)
-    return _problem(as_it_is, mapped.target, mapped.report.representative, mapped.candidate)
+    choices, hints, found = mapped.candidate, mapped.report.representative, list[CaseProblem]()
+    cases, last = (choices.cases, choices.otherwise) if isinstance(choices, Cases) else ((), choices)
+    for number, case in enumerate((*cases, None)):
+        candidate = case.candidate if case else last
+        as_it_is = keep_nothing(replay(proved, candidate.moves).proved, candidate.moves)
+        given = first_of(case.when, cases[:number]) if case else ()
+        problem = _problem(as_it_is, mapped.target, judged_at(case.when, hints) if case else hints, candidate, given)
+        found.append(CaseProblem(when=case.when if case else None, candidate=candidate, problem=problem))
+    return tuple(found)
 
 
 def _problem(

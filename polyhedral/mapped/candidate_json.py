@@ -90,7 +90,7 @@ def choices_json(choices: Choices) -> dict[str, Any]:
 
 def candidate_json(candidate: Candidate) -> dict[str, Any]:
     """The candidate as JSON values."""
-    launches = {name: _choice_json(choice) for name, choice in candidate.launches.items()}
+    launches = {name: choice_json(choice) for name, choice in candidate.launches.items()}
     return {
         "schema": CANDIDATE_SCHEMA,
         "moves": [_move_json(move) for move in candidate.moves],
@@ -107,7 +107,8 @@ def _move_json(move: Move) -> dict[str, Any]:
     return {"move": name} | {field.name: getattr(move, field.name) for field in fields(move)}
 
 
-def _choice_json(choice: Choice) -> dict[str, Any]:
+def choice_json(choice: Choice) -> dict[str, Any]:
+    """A launch's choice as JSON values."""
     form = next(name for name, kind in FORMS.items() if kind is type(choice))
     return {"form": form} | {field.name: _plain(getattr(choice, field.name)) for field in fields(choice)}
 

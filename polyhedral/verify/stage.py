@@ -21,7 +21,7 @@ from texpr.polyhedral.verify.sectors import check_samples
 from texpr.polyhedral.verify.theta import check_blocks, check_index, check_theta, indices
 from texpr.polyhedral.verify.tree import Define, Launch, Loop, Place, launches
 
-SCHEMA = 5
+SCHEMA = 6
 MAX_WARP = 64  # lanes
 MAX_THREADS, MAX_WIDTH = 1024, 64
 FIELDS = ("kernel", "target", "warp_size", "representative", "buffers", "host", "statements", "accesses")

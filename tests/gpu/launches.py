@@ -56,7 +56,7 @@ def build(out: Path, arch: str) -> None:
         Compiled(build_mapped(replace(program, target=target)), ()).save(out / name)
     kernel = texpr.parse(CASES).scaled
     own = kernel.compile(target.name, stop_after="map").mapping
-    others = [found for found, _ in own.alternatives()][1:3]
+    others = [other.choices for other in own.alternatives()[0].others[:2]]
     columns = texpr.parse(COLUMNS).only.compile(target.name, sizes={"M": 4096, "N": 1000})
     assert columns.manifest.words and columns.manifest.workspace, "its blocks meet in memory"
     columns.save(out / "columns")

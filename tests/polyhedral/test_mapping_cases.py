@@ -16,6 +16,7 @@ from texpr.grammar.ast import Kernel, Role
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.map.alternatives import alternatives
 from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
@@ -249,13 +250,28 @@ def test_a_candidate_that_does_not_fit_is_told_with_its_case() -> None:
         assert caught.value.diagnostics[0].notes == (f"of the mapping's candidate {note}",)
 
 
-def test_several_cases_have_no_alternatives() -> None:
+def test_each_of_several_cases_has_alternatives_that_go_back_in() -> None:
     own, other = two_ways()
     program = mapped(
         "softmax", "cuda:sm_90a", Cases(cases=(Case(when=condition("M > 3"), candidate=other),), otherwise=own)
     )
-    with pytest.raises(TExprError, match="a mapping of several cases has no alternatives"):
+    with pytest.raises(TExprError, match="a mapping of several cases solves several problems"):
         problem_of(proved("softmax"), program)
+    found = alternatives(proved("softmax"), program)
+    assert [(one.launch, one.case, one.when) for one in found] == [
+        ("softmax_0_case0", 0, condition("M > 3")),
+        ("softmax_0_case1", 1, None),
+    ]
+    for one, candidate in zip(found, (other, own), strict=True):
+        assert one.own.choice == candidate.launches["softmax_0"]
+        assert one.own.choices == program.candidate
+        prices = [other.terms.total for other in one.others]
+        assert prices == sorted(prices) and len(prices) > 5
+        changed = next(each for each in one.others if isinstance(each.choice, Blocks))
+        assert isinstance(changed.choices, Cases)
+        again = mapped("softmax", "cuda:sm_90a", changed.choices).candidate
+        assert again == changed.choices
+        assert [again.cases[0].candidate == other, again.otherwise == own] == [one.case != 0, one.case != 1]
 
 
 CONDITIONS = (

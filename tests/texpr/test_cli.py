@@ -89,7 +89,7 @@ def test_map_shows_the_mapping(add: Path, texpr: Texpr) -> None:
     assert done.returncode == 0, done.stderr
     assert "lane" in done.stdout
     data = json.loads(texpr("map", add, "--json").stdout)
-    assert data["schema"] == 5
+    assert data["schema"] == 6
 
 
 def test_graph_shows_where_buffers_lie(add: Path, texpr: Texpr) -> None:

@@ -164,6 +164,6 @@ def test_mappings_are_compared(
     assert called("compare", first, second) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[said.index("matmul_0: form") :][:3] == ["matmul_0: form", "  contracted", "  piped"]
-    (tmp_path / "other.json").write_text('{"schema": 5}', encoding="utf-8")
+    (tmp_path / "other.json").write_text('{"schema": 6}', encoding="utf-8")
     assert called("compare", first, str(tmp_path / "other.json")) == 1
-    assert "no mapping of schema 5" in capsys.readouterr().err
+    assert "no mapping of schema 6" in capsys.readouterr().err

@@ -138,7 +138,7 @@ FILES = {
     "empty": lambda text: "",
     "a list": lambda text: "[1, 2]",
     "another file": lambda text: '{"format": "texpr-manifest", "version": 2}',
-    "another version": lambda text: text.replace('"schema": 5', '"schema": 4', 1),
+    "another version": lambda text: text.replace('"schema": 6', '"schema": 5', 1),
     "without its launches": lambda text: json.dumps({**json.loads(text), "host": 3}),
     "without its accesses": lambda text: json.dumps({k: v for k, v in json.loads(text).items() if k != "accesses"}),
     "a thousand warps": lambda text: text.replace('"threads": ', '"threads": 100000', 1),
