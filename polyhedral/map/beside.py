@@ -18,13 +18,13 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.triangle import Boxed
 from texpr.polyhedral.walk import written
 
-MOST = 4  # sums, each with as many columns as a warpgroup multiplies at least
+MOST = 4  # sums, each with as many columns as a warp or a warpgroup multiplies at least
 
 
-def sums_beside(problem: Problem, nest: Boxed, most: int) -> Iterator[tuple[Contraction, ...]]:
-    """The contractions of a nest in the order of its text, at most so many, for each choice of two sides."""
+def sums_beside(problem: Problem, nest: Boxed) -> Iterator[tuple[Contraction, ...]]:
+    """The contractions of a nest in the order of its text, for each choice of two sides."""
     loops = [stmt for stmt in nest.body if isinstance(stmt, Seq)]
-    if not 1 <= len(loops) <= most:
+    if not 1 <= len(loops) <= MOST:
         return
     changed = {target[0] for s in statements(nest.body) if isinstance(s, Leaf) and (target := written(s)) is not None}
     apart = [_alone(nest, loop, loops) for loop in loops]

@@ -54,6 +54,14 @@ SHAPES = (
     Shape(4, 4, 2, 2, 2, 4, 0.5),
 )  # the first four and the fifth as measured, the others by the bytes of shared memory that a product reads
 MOST_USED = 4  # stages; more bring nothing
+BY_WARPS = 0.6  # of the best rate is that of products by single warps, on an H200,
+READ = 0.0375  # who read so many rows and columns at most for each of their sums from shared memory
+
+
+def rate_by_warps(choice: Ringed, sums: int) -> float:
+    """How near the products of so many sums come to the best rate in tiles of a choice."""
+    high, wide = choice.each[choice.across], choice.each[choice.along] * sums
+    return BY_WARPS * min(1.0, READ * high * wide / (high + wide))
 
 
 def choose_ringed(problem: Problem, region: Region) -> Ringed | None:

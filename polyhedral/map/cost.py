@@ -19,6 +19,7 @@ from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step
 from texpr.polyhedral.map.choose_piped import rate_of
+from texpr.polyhedral.map.choose_ringed import rate_by_warps
 from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
@@ -57,8 +58,6 @@ from texpr.polyhedral.mapped.candidate import (
     Tiled,
 )
 from texpr.polyhedral.mapped.ringed import Ringed
-
-BY_WARPS = 0.6  # of the best rate is that of products by single warps, on an H200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,9 +164,10 @@ def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> Lau
     tile = (choice.tile[choice.across], choice.tile[choice.along])
     whole = prod(-(-n // size) * size for n, size in zip(sizes, tile, strict=True))
     tiles = whole // prod(tile) * prod(problem.representative(par.extent, {}) for par in product.others)
-    blocks, rate = (
-        (choice.persistent, rate_of(choice, product.sums)) if isinstance(choice, Piped) else (tiles, BY_WARPS)
-    )
+    if isinstance(choice, Piped):
+        blocks, rate = choice.persistent, rate_of(choice, product.sums)
+    else:
+        blocks, rate = tiles, rate_by_warps(choice, product.sums)
     turns = -(-tiles // min(blocks, problem.target.multiprocessors))
     made = int(turns * prod(tile) * depth * product.sums / rate)
     return replace(_counted(problem, blocks, choice.threads, 1 - prod(sizes) / whole, iter(())), made=made)

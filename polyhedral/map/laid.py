@@ -135,7 +135,7 @@ def to_lay(problem: Problem) -> frozenset[str]:
     if SM_90A.has(problem.target):
         names = {name for product in large for name in product.arrays if not are_units(problem, name)}
     else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
-        factors = (factor for product in large for factor in (product.rows, product.columns))
+        factors = (factor for product in large for factor in product.factors)
         names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}
     return frozenset(names & with_rows(problem.kernel))
 

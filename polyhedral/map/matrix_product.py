@@ -21,7 +21,7 @@ from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides
-from texpr.polyhedral.map.beside import MOST, sums_beside
+from texpr.polyhedral.map.beside import sums_beside
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
@@ -114,10 +114,14 @@ class MatrixProduct:
         return 1 + len(self.beside)
 
     @property
+    def factors(self) -> tuple[MatrixFactor, ...]:
+        """That of the rows, and those of the columns of each sum."""
+        return (self.rows, self.columns, *self.beside)
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         """Those of which tiles are boxes: both factors, and the result where it is `boxed`."""
-        factors = (self.rows, self.columns, *self.beside)
-        return (*dict.fromkeys(factor.buffer for factor in factors), *((self.result[0],) if self.boxed else ()))
+        return (*dict.fromkeys(factor.buffer for factor in self.factors), *((self.result[0],) if self.boxed else ()))
 
     @property
     def extents(self) -> tuple[IndexExpr, IndexExpr, IndexExpr]:
@@ -149,7 +153,7 @@ def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True)
         return None
     direct: MatrixProduct | None = None
     nest = contracted_nest(region)
-    for ones in sums_beside(problem, nest, MOST if boxes else 1):
+    for ones in sums_beside(problem, nest):
         found = _product(problem, ones, nest.body, boxes=boxes)
         if found is not None and found.boxed:
             return found

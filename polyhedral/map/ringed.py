@@ -13,9 +13,9 @@
     c += a * b of deep 3
     for each 16 rows, each 64 columns: d from c, rounded ;  C from d          16 bytes of a row for each lane
 
-A block has one tile; tiles come in bands, in each column after column, so that what is read again is in the L2 cache.
-What tiles have beyond the extents is zeros, and is not written. The tile of a factor whose side is contiguous lies in
-panels of 64 of its side, [slot, panel, k, 64].
+Several sums with the same rows have a `b` and a `c` each. A block has one tile; tiles come in bands, in each column
+after column, so that what is read again is in the L2 cache. What tiles have beyond the extents is zeros, and is not
+written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [slot, panel, k, 64].
 """
 
 from functools import reduce
@@ -105,14 +105,17 @@ class _Ring:
         self.site, self.draft, self.choice, self.product = site, site.draft, site.choice, site.product
         self.steps = ceildiv(site.product.extents[2], site.choice.depth)
         self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
-        self.factors = (site.product.rows, site.product.columns)
-        rows, columns = (site.choice.each[factor.index] for factor in self.factors)
+        self.factors = site.product.factors
+        rows, columns = (site.choice.each[factor.index] for factor in self.factors[:2])
         self.atom = mma_blocks(site.product.dtype, rows, columns)
         self.tiles = tuple(map(self._tile, self.factors))
-        self.held = tuple(self._held(factor, role) for factor, role in zip(self.factors, "ab", strict=True))
-        layout = self.atom.operands["c"].layout
-        wanted, reason = f"{site.product.result[0]}_sums", "the sums of a warp"
-        self.sums = site.draft.local(wanted, F32, Memory.REG, layout, reason, span=site.span)
+        self.held = tuple(self._held(factor, "a" if n == 0 else "b") for n, factor in enumerate(self.factors))
+        self.sums = tuple(self._sums() for _ in self.factors[1:])
+
+    def _sums(self) -> str:
+        layout, reason = self.atom.operands["c"].layout, "the sums of a warp"
+        wanted = f"{self.product.result[0]}_sums"
+        return self.draft.local(wanted, F32, Memory.REG, layout, reason, span=self.site.span)
 
     def _form(self, factor: MatrixFactor) -> SharedOperand:
         return SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
@@ -156,10 +159,12 @@ class _Ring:
             WaitGroup(kind=GROUP, behind=ahead - 1),
             Barrier(scope=Scope.BLOCK),
             *loads,
-            Guard(condition=last, body=(self._contract(const(deeps - 1)),), uniform=Scope.BLOCK, span=span),
+            Guard(condition=last, body=self._contracts(const(deeps - 1)), uniform=Scope.BLOCK, span=span),
             self._where(later, next_),
             close,
-            Loop(index=deep.name, extent=const(deeps - 1), body=(*more, self._contract(deep)), unroll=True, span=span),
+            Loop(
+                index=deep.name, extent=const(deeps - 1), body=(*more, *self._contracts(deep)), unroll=True, span=span
+            ),
         )
         filled = first if ahead <= (constant_value(self.steps) or 0) else (self._where(step, first),)
         return (
@@ -167,7 +172,7 @@ class _Ring:
             *self._zeros(),
             Loop(index=self.site.step, extent=const(ahead), body=(*filled, close), unroll=True, span=span),
             Loop(index=self.site.step, extent=self.steps, body=each_step, span=span),
-            self._contract(const(deeps - 1)),
+            *self._contracts(const(deeps - 1)),
             WaitGroup(kind=GROUP),
         )
 
@@ -187,18 +192,21 @@ class _Ring:
         x = add(multiply(const(UNIT), var(high)), own)
         pair = multiply(const(2), combine(IndexOp.MOD, var(lane), const(4)))
         y = add(multiply(const(8), var(column)), add(pair, var(one)))
-        id = site.fresh(f"{site.id}_zero")
         zero = Const(value=0.0, dtype=F32)
-        leaf = Bind(id=id, buffer=self.sums, subscripts=(x, y), value=zero, span=site.span)
-        body: tuple[Node, ...] = (Generic(id=id, leaf=leaf, origin=Origin.INIT),)
+        body: tuple[Node, ...] = ()
+        for sums in self.sums:
+            id = site.fresh(f"{site.id}_zero")
+            leaf = Bind(id=id, buffer=sums, subscripts=(x, y), value=zero, span=site.span)
+            body = (*body, Generic(id=id, leaf=leaf, origin=Origin.INIT))
         for index, extent in ((one, 2), (half, 2), (column, each[1] // 8), (high, each[0] // UNIT)):
             body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=site.span),)
         return (site.define(lane, (Place.LANE, site.draft.target.warp_size, 1, 1)), *body)
 
     def _load(self, factor: MatrixFactor, deep: IndexExpr) -> Unload:
         """16 of k of a step's operands of a warp, into the registers for even or odd ones."""
-        site, number = self.site, self.factors.index(factor)
-        side, name, role = self.choice.each[factor.index], (self.m, self.n)[number], "ab"[number]
+        site, number = self.site, next(n for n, one in enumerate(self.factors) if one is factor)
+        side = self.choice.each[factor.index]
+        name, role = (self.m, "a") if number == 0 else (self.n, "b")
         over = ((name, const(side)), (self.depth, const(DEPTH)))
         return Unload(
             id=site.fresh(f"{site.id}_{factor.buffer}_held"),
@@ -214,17 +222,21 @@ class _Ring:
         at = (var(self.m), var(self.depth)) if number == 0 else (var(self.depth), var(self.n))
         return view(self.draft, self.held[number], combine(IndexOp.MOD, deep, const(HELD)), *at)
 
-    def _contract(self, deep: IndexExpr) -> Contract:
-        rows, columns = (self.choice.each[factor.index] for factor in self.factors)
-        return Contract(
-            id=self.site.fresh(self.site.id),
-            c=view(self.draft, self.sums, var(self.m), var(self.n)),
-            a=self._part(0, deep),
-            b=self._part(1, deep),
-            over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(DEPTH))),
-            atom=self.atom,
-            accumulate=Always(value=True),
-            span=self.site.span,
+    def _contracts(self, deep: IndexExpr) -> tuple[Contract, ...]:
+        """16 of k of every product."""
+        rows, columns = (self.choice.each[factor.index] for factor in self.factors[:2])
+        return tuple(
+            Contract(
+                id=self.site.fresh(factor.id),
+                c=view(self.draft, sums, var(self.m), var(self.n)),
+                a=self._part(0, deep),
+                b=self._part(number, deep),
+                over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(DEPTH))),
+                atom=self.atom,
+                accumulate=Always(value=True),
+                span=self.site.span,
+            )
+            for number, (factor, sums) in enumerate(zip(self.factors[1:], self.sums, strict=True), 1)
         )
 
     def _operand(self, factor: MatrixFactor, name: str, deep: IndexExpr) -> tuple[IndexExpr, ...]:

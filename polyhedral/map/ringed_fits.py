@@ -57,7 +57,8 @@ def ringed_bytes(choice: Ringed, product: MatrixProduct) -> int:
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
     back = choice.warps * WARP_ROWS * back_columns(choice, product) * product.result_dtype.size_bytes
     size = product.dtype.size_bytes
-    return choice.stages * (rows + columns) * choice.depth * size + (back if product.boxed else 0)
+    brought = rows + columns * product.sums
+    return choice.stages * brought * choice.depth * size + (back if product.boxed else 0)
 
 
 def product_fault(problem: Problem, region: Region, choice: Piped | Ringed) -> str | None:
@@ -89,7 +90,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
     if any(choice.tile[side] not in TILES or choice.tile[side] % choice.each[side] for side in sides):
         yield "`tile`: 64, 128 or 256 rows or columns, whole warps of them"
         return
-    if choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
+    if product.sums * choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
         yield f"`each`: at most {MOST_SUMS} sums for each lane"
     if choice.depth not in DEPTHS:
         yield f"`depth`: {' or '.join(map(str, DEPTHS))} products"
@@ -100,7 +101,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
     if choice.threads > problem.target.max_threads or not 1 <= choice.resident <= problem.target.resident_blocks:
         yield f"`resident`: {choice.resident} blocks of {choice.threads} threads do not fit"
         return
-    for factor in (product.rows, product.columns):
+    for factor in product.factors:
         yield from _rounds(problem, factor, choice)
     needed = ringed_bytes(choice, product)
     if needed > problem.target.shared_bytes:

@@ -107,7 +107,7 @@ class WayIn:
     def copy(self, step: IndexExpr, slot: IndexExpr, ahead: int | None) -> Copy:
         """The copy of a step's tile, so many steps `ahead` of the products; None: before the first."""
         site, factor, depth = self.site, self.factor, self.site.choice.depth
-        side, summed = factor.index, site.product.summed
+        side, summed = factor.index, factor.summed
         row = add(var(self.row), multiply(const(self.apart), var(self.round)))
         piece = multiply(const(self.count), var(self.piece))
         begin, first = multiply(const(depth), step), var(site.corner[side])
@@ -159,8 +159,9 @@ class WayOut:
     """The way of the sums of each warp to memory, 16 rows and so many columns at a time: what the program says around
     them is done in registers, and rows go through shared memory, or straight to where threads store them."""
 
-    def __init__(self, site: Site, sums: str) -> None:
-        self.site, self.draft, self.product, self.choice, self.sums = site, site.draft, site.product, site.choice, sums
+    def __init__(self, site: Site, sums: tuple[str, ...]) -> None:
+        self.site, self.draft, self.product, self.choice = site, site.draft, site.product, site.choice
+        self.all, self.sums = sums, sums[0]
         product, fresh = site.product, site.fresh
         self.rows, self.columns, self.span = product.rows.index, product.columns.index, product.stored.span
         self.wide = back_columns(site.choice, product)
@@ -199,8 +200,9 @@ class WayOut:
         self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(self.lane), const(4)))
         pair = multiply(const(2), combine(IndexOp.MOD, var(self.lane), const(4)))
         self.y = add(multiply(const(8), var(self.eight)), add(pair, var(self.one)))
-        of = view(self.draft, self.sums, add(self.held[0], self.x), add(self.held[1], self.y))
-        return Finish(self.draft, self.product.epilogue, self.product.main if self.product.boxed else None, (of,))
+        at = add(self.held[0], self.x), add(self.held[1], self.y)
+        kept = self.product.main if self.product.boxed else None
+        return Finish(self.draft, self.product.epilogue, kept, tuple(view(self.draft, sums, *at) for sums in self.all))
 
     def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         sides = (self.product.rows, self.product.columns)

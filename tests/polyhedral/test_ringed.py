@@ -128,7 +128,10 @@ def test_products_of_a_batch_and_of_parts_of_arrays_are_right() -> None:
     assert np.isnan(got[:, :, 60:]).all()  # nobody writes there
 
 
-AROUND = ("scaled", "rounded on the way", "in place", "two outputs", "integers", "chosen by place", "another type")
+AROUND = (
+    "scaled", "rounded on the way", "in place", "two outputs", "integers", "chosen by place", "another type",
+    "three products into one element", "two products, turned",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", AROUND)
