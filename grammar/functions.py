@@ -137,7 +137,7 @@ FLOAT_FUNCTIONS = {
     Fn.XLOGY: FloatFunction(_xlogy64, FunctionError(2, 2, 4, 0.0, 0.0, 2.0**-22), _product_with_logarithm),
     Fn.POW: FloatFunction(_power64, FunctionError(8, 2, 16, 0.0, 4), _power),
     Fn.TANH: FloatFunction(np.tanh, FunctionError(3, 2, 2.0**13), lambda r, v, b: b[0]),
-    Fn.SIGMOID: FloatFunction(_sigmoid64, FunctionError(5, 3, 8, 0.0, 1.2), _logistic),
+    Fn.SIGMOID: FloatFunction(_sigmoid64, FunctionError(5, 3, 8, 2.0**-126, 1.2), _logistic),
     Fn.ERF: FloatFunction(_erf64, FunctionError(2, 2, 16), lambda r, v, b: 1.13 * b[0]),
     Fn.SIN: FloatFunction(np.sin, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),
     Fn.COS: FloatFunction(np.cos, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),

@@ -133,11 +133,13 @@ FUNCTIONS = """  const tx::Global<const float> x(X, "X");
   const tx::Global<float> z(Z, "Z");
   const tx::Global<float> v(V, "V");
   const tx::Global<float> w(W, "W");
+  const tx::Global<float> s(S, "S");
   for (int i = tx::thread(); i < n; i += 32) {
     y(i) = tx::fast_exp(x(i));
     z(i) = tx::fast_exp2(x(i));
     v(i) = tx::fast_erf(x(i));
     w(i) = tx::fast_div(x(i), x(n - 1 - i));
+    s(i) = tx::fast_sigmoid(x(i));
   }"""
 
 
@@ -153,6 +155,7 @@ def hastened():
         (Fn.EXP2, np.exp2),
         (Fn.ERF, lambda x: erf(x).astype(np.float64)),
         (Fn.DIV, lambda x: x / x[::-1]),
+        (Fn.SIGMOID, lambda x: 1 / (1 + np.exp(-x))),
     ):
         with np.errstate(all="ignore"):
             exact, error = fn(x.astype(np.float64)), FUNCTION_ERRORS[name]
@@ -161,7 +164,7 @@ def hastened():
             near = ulps * np.maximum(np.abs(exact) * 2.0**-23, 2.0**-149) + error.fast_absolute
             want.append(exact.astype(np.float32))
         within.append(np.where(np.isfinite(want[-1]), near, 0.0))
-    text = kernel("hastened", "const float* X, float* Y, float* Z, float* V, float* W, long long n", FUNCTIONS)
+    text = kernel("hastened", "const float* X, float* Y, float* Z, float* V, float* W, float* S, long long n", FUNCTIONS)
     case = Case(
         name="fast functions", symbol="hastened", inputs=(x,), want=tuple(want), within=tuple(within), sizes=(len(x),)
     )

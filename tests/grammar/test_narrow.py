@@ -72,4 +72,15 @@ def test_bounds_are_those_of_the_faster_functions_only_where_they_may_stand() ->
     assert bound("Y[i] = erf(X[i])", "f32") < 1e-6 < bound("Y[i] = erf(X[i]) #fast", "f32")
     assert bound("Y[i] = erf(X[i]) #strict", "f16") < bound("Y[i] = erf(X[i])", "f16")
     assert bound("Y[i] = xlogy(X[i], X[i]) #strict", "f16") < bound("Y[i] = xlogy(X[i], X[i])", "f16")
+    assert bound("Y[i] = sigmoid(X[i]) #strict", "f16") < bound("Y[i] = sigmoid(X[i])", "f16")
     assert bound("Y[i] = tanh(X[i])", "f16") < bound("Y[i] = tanh(X[i]) #fast", "f16")
+
+
+@pytest.mark.parametrize("function", ["silu", "gelu_tanh"])
+def test_activations_that_end_in_16_bits_take_the_faster_sigmoid(function: str) -> None:
+    def text(output: str) -> str:
+        kernel = texpr.parse(f"kernel k(X: f32[N], Y: {output}[N]) {{ par N i {{ Y[i] = {function}(X[i]) }} }}").only
+        return kernel.compile("cuda:sm_90a", stop_after="emit", N=4096).source
+
+    assert "tx::fast_sigmoid(" in text("bf16") and "tx::fast_sigmoid(" in text("f16")
+    assert "tx::sigmoid(" in text("f32") and "fast" not in text("f32")

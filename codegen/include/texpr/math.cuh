@@ -273,5 +273,14 @@ TX_FN T sigmoid(T x) {
   const T e = exp(-abs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
+#if defined(TX_HOST)
+TX_FN f32 fast_sigmoid(f32 x) { return sigmoid(x); }
+#else
+TX_FN f32 fast_sigmoid(f32 x) {  // of what overflows in the exponential, 0
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.0f + fast_exp(-x)));
+  return y;
+}
+#endif
 
 }  // namespace tx
