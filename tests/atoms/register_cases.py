@@ -164,7 +164,9 @@ def hastened():
             near = ulps * np.maximum(np.abs(exact) * 2.0**-23, 2.0**-149) + error.fast_absolute
             want.append(exact.astype(np.float32))
         within.append(np.where(np.isfinite(want[-1]), near, 0.0))
-    text = kernel("hastened", "const float* X, float* Y, float* Z, float* V, float* W, float* S, long long n", FUNCTIONS)
+    text = kernel(
+        "hastened", "const float* X, float* Y, float* Z, float* V, float* W, float* S, long long n", FUNCTIONS
+    )
     case = Case(
         name="fast functions", symbol="hastened", inputs=(x,), want=tuple(want), within=tuple(within), sizes=(len(x),)
     )
