@@ -82,6 +82,7 @@ CODES: dict[str, Code] = {
     "E0606": Code("file not usable", "A file could not be read or written, or holds something else."),
     "E0607": Code("wrong option", "An option of a Python function has a type or a value that it does not take."),
     "E0608": Code("no room for a file", "The disk is full, a limit on files is reached, or the device fails."),
+    "E0609": Code("no tuned mapping", "Nothing was tuned for this kernel on this device with this compiler."),
     "E0701": Code(
         "tiled space or tensor not possible", "Tiles, named subranges, shape, type or data do not fit together."
     ),

@@ -352,4 +352,10 @@ EXPLANATIONS: dict[str, Explanation] = {
         "for, and the task waits for them; `engine.counters.undeclared` counts them."
     ),
     "E0608": Explanation("Nothing half-written is left: make room, or name a place on another disk."),
+    "E0609": Explanation(
+        "`texpr tune FILE -D NAME=VALUE` (in Python `texpr.tune(kernel, …)`) measures mappings with these sizes on "
+        "this machine and keeps the fastest; `compile(tuned=True)` and `--tuned` take it, and nothing that was "
+        "measured on another device or with another version of the compiler. Without them the compiler chooses. "
+        "A mapping that is to be used elsewhere is a file: `texpr tune --output FILE`, then `--mapping FILE`."
+    ),
 }

@@ -294,6 +294,15 @@ def _is_over(event: Any) -> bool:
         return False
 
 
+def device_name(number: int) -> str:
+    """The name of a GPU. Raises E0503 without cuda-core or a driver."""
+    core = _cuda()
+    try:
+        return str(core.Device(number).name)
+    except Exception as why:  # the driver's own error classes
+        raise fail("E0503", f"GPU {number} cannot be asked: {str(why)[:200]}", help="see `texpr doctor`") from None
+
+
 def compute_capability(number: int) -> tuple[int, int]:
     """Major and minor compute capability of a GPU. Raises E0503 without cuda-core or a driver."""
     core = _cuda()

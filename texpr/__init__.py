@@ -28,22 +28,26 @@ if TYPE_CHECKING:
     from texpr import tasks
     from texpr.frontends import Fn, fn, kernel, load, parse
     from texpr.grammar.diagnostics import Diagnostic, TExprError, TExprWarning
-    from texpr.kernels import Compiled, Kernel, Module
+    from texpr.kernels import Compiled, Kernel
+    from texpr.modules import Module
     from texpr.runtime.load import load as load_artifact
+    from texpr.tuning import Tuning, tune
 
 _HOME = {
     "Compiled": "texpr.kernels",
     "Diagnostic": "texpr.grammar.diagnostics",
     "Fn": "texpr.frontends",
     "Kernel": "texpr.kernels",
-    "Module": "texpr.kernels",
+    "Module": "texpr.modules",
     "TExprError": "texpr.grammar.diagnostics",
+    "Tuning": "texpr.tuning",
     "TExprWarning": "texpr.grammar.diagnostics",
     "fn": "texpr.frontends",
     "kernel": "texpr.frontends",
     "load": "texpr.frontends",
     "load_artifact": "texpr.runtime.load",
     "parse": "texpr.frontends",
+    "tune": "texpr.tuning",
 }
 
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "Module",
     "TExprError",
     "TExprWarning",
+    "Tuning",
     "__version__",
     "fn",
     "kernel",
@@ -61,6 +66,7 @@ __all__ = [
     "load_artifact",
     "parse",
     "tasks",
+    "tune",
 ]
 
 

@@ -84,9 +84,14 @@ def form(choice: "Choice") -> str:
 def said(first: "Choice", other: "Choice") -> str:
     """What another choice says, in the fields where it differs."""
     same = type(first) is type(other)
-    changed = [f.name for f in fields(other) if not same or getattr(first, f.name) != getattr(other, f.name)]
-    words = [f"{name} {_text(getattr(other, name))}" for name in changed if name != "memory" or same]
+    words = [f"{name} {_text(getattr(other, name))}" for name in changed(first, other) if name != "memory" or same]
     return ("" if same else f"{form(other)}, ") + ", ".join(words)
+
+
+def changed(first: "Choice", other: "Choice") -> tuple[str, ...]:
+    """The fields in which another choice differs, all of them where its form does."""
+    same = type(first) is type(other)
+    return tuple(f.name for f in fields(other) if not same or getattr(first, f.name) != getattr(other, f.name))
 
 
 def _text(value: Any) -> str:

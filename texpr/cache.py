@@ -150,6 +150,31 @@ def cached(kind: str, parts: Mapping[str, Any], make: Callable[[], bytes]) -> by
     return found
 
 
+def found(kind: str, parts: Mapping[str, Any]) -> bytes | None:
+    """The bytes that are kept for a key; None where there are none, or none that may be trusted."""
+    folder = cache_folder()
+    if folder is None or folder_fault():
+        return None
+    return _read(folder / kind / f"{key_of(parts)}.bin")
+
+
+def change(kind: str, parts: Mapping[str, Any], make: Callable[[bytes | None], bytes]) -> bool:
+    """Keep what `make` says of the bytes that were kept for a key, in their place; whether that could be kept."""
+    folder = cache_folder()
+    if folder is None:
+        return False
+    path = folder / kind / f"{key_of(parts)}.bin"
+    try:
+        if not _made(path.parent):
+            return False
+    except OSError:
+        return False
+    with _locked(path.with_suffix(".lock")):
+        body = make(_read(path))
+        _write(path, body)
+        return _read(path) == body
+
+
 def entries() -> list[tuple[str, int, bool]]:
     """All entries as (kind/key, bytes, whether the digest is right); what cannot be looked at is none."""
     folder = cache_folder()

@@ -23,6 +23,7 @@ from texpr.command_options import (
     MAPPING,
     RUN_DEFINES,
     SEED,
+    TUNED,
     target_option,
 )
 from texpr.commands import RIGHT, WRONG, bench, build, check, doctor, explain, fmt, graph, run, version
@@ -31,14 +32,15 @@ from texpr.grammar.diagnostics import TExprError, TExprWarning
 from texpr.grammar.paths import NO_ROOM
 from texpr.map_command import MAP
 from texpr.trace_command import TRACE
+from texpr.tune_command import TUNE
 from texpr.verify_command import VERIFY
 from texpr.version import VERSION
 
 ENVIRONMENT, DEFECT = 3, 70
-_ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608")
+_ENVIRONMENT_CODES = ("E0503", "E0505", "E0605", "E0608", "E0609")
 _DEFECT_CODES = ("E0504",)
 
-_TRIED = (FILE, RUN_DEFINES, KERNEL, target_option("cpu"), MAPPING, SEED, INPUTS)
+_TRIED = (FILE, RUN_DEFINES, KERNEL, target_option("cpu"), MAPPING, TUNED, SEED, INPUTS)
 _COMPARED = "compare with the interpreter in float64; --check=full: all of a large run"
 COMMANDS = (
     Command(name="check", run=check, options=(FILE, DEFINES, AS_JSON)),
@@ -85,6 +87,7 @@ COMMANDS = (
         spelled={"--check=full": "--check-full"},
     ),
     Command(name="bench", run=bench, options=(*_TRIED, AS_JSON)),
+    TUNE,
     Command(name="explain", run=explain, options=(option("code", metavar="CODE", help="a code such as E0301"),)),
     TRACE,
     *CACHE_COMMANDS,

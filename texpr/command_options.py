@@ -12,7 +12,8 @@ from texpr.command_line import USAGE, Option, complain, option, say
 from texpr.grammar.diagnostics import TExprError, fail
 
 if TYPE_CHECKING:
-    from texpr.kernels import Kernel, Module
+    from texpr.kernels import Kernel
+    from texpr.modules import Module
     from texpr.polyhedral.mapped.candidate import Choices
 
 MAX_JSON_BYTES = 64 << 20  # of a mapping: one of many launches has as many trees
@@ -36,6 +37,7 @@ AS_JSON = option("--json", dest="as_json", action="store_true", help="print data
 MAPPING = option(
     "--mapping", type=Path, metavar="FILE", help="choices of the mapping: what `map --json` printed, or edited"
 )
+TUNED = option("--tuned", action="store_true", help="the mapping that `texpr tune` kept for this machine")
 INPUTS = option("--input", dest="inputs", type=Path, metavar="FILE", help="an .npz with arrays by parameter name")
 HINTS = option("--hint", dest="hint", action="append", metavar="NAME=VALUE", help="cost of a dynamic size")
 
@@ -53,7 +55,7 @@ def target_option(default: str) -> Option:
     return option("--target", "-t", default=default, metavar="TARGET", help=help)
 
 
-COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, OBJECTIVE, MAPPING)
+COMPILED = (FILE, DEFINES, KERNEL, target_option("cuda:sm_90a"), HINTS, OBJECTIVE, MAPPING, TUNED)
 
 
 def _natural(text: str) -> int:

@@ -85,6 +85,7 @@ def compiled_of(
     hints: list[str] | None,
     objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
+    tuned: bool,
     stop_after: str | None,
 ) -> Any:
     sizes, types, _ = definitions(define)
@@ -99,6 +100,7 @@ def compiled_of(
         hints=values,
         objective=objective,
         mapping=choices,
+        tuned=tuned,
         stop_after=stop_after,
     )
 
@@ -111,9 +113,10 @@ def graph(
     hint: list[str] | None,
     objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
+    tuned: bool,
 ) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, "plan")
+    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, "plan")
     say_findings(compiled.warnings, compiled.dynamic)
     say(str(compiled.graph))
 
@@ -127,10 +130,11 @@ def build(
     hint: list[str] | None,
     objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
+    tuned: bool,
     source_only: bool,
 ) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, None)
+    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, None)
     say_findings(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")
@@ -147,6 +151,7 @@ def run(
     kernel: str | None,
     target: str,
     mapping: Path | None,
+    tuned: bool,
     seed: int,
     inputs: Path | None,
     output: Path | None,
@@ -168,6 +173,7 @@ def run(
             types=types,
             scalars=scalars,
             mapping=choices_in(mapping),
+            tuned=tuned,
             seed=seed,
             inputs=inputs,
             output=output,
@@ -189,6 +195,7 @@ def bench(
     kernel: str | None,
     target: str,
     mapping: Path | None,
+    tuned: bool,
     seed: int,
     inputs: Path | None,
     as_json: bool,
@@ -209,6 +216,7 @@ def bench(
             types=types,
             scalars=scalars,
             mapping=choices_in(mapping),
+            tuned=tuned,
             seed=seed,
             inputs=inputs,
             warned=None if as_json else say_findings,

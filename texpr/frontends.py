@@ -7,7 +7,8 @@ from typing import Any, overload
 
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.paths import as_path, read_plain
-from texpr.kernels import Checker, Kernel, Module
+from texpr.kernels import Checker, Kernel
+from texpr.modules import Module
 from texpr.options import size_names
 from texpr.options import text as text_option
 

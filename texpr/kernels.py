@@ -1,14 +1,14 @@
-"""What users hold: `Kernel` (a program), `Compiled` (a program for a target), `Module` (the kernels of a file)."""
+"""What users hold: `Kernel` (a program), `Compiled` (a program for a target)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
+from texpr import tuned as tuning
+from texpr.grammar.diagnostics import Diagnostic, fail
 from texpr.options import (
-    choices_of,
     element_types,
     flag,
     gpu_target,
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from texpr.polyhedral.map.chains import Sum
     from texpr.polyhedral.mapped.candidate import Choices
 
-COMPILE_OPTIONS = ("target", "types", "sizes", "dynamic", "hints", "objective", "mapping", "checks", "stop_after")
+COMPILE_OPTIONS = (
+    *("target", "types", "sizes", "dynamic", "hints", "objective", "mapping", "tuned", "checks", "stop_after"),
+)
 INTERPRET_OPTIONS = ("mode", "float64", "seed", "types", "sizes")
 CALL_OPTIONS = ("stream",)
 MAX_SPECIALISATIONS = 256  # compiled variants that one kernel object keeps for plain calls
@@ -126,6 +128,7 @@ class Kernel:
         hints: Mapping[str, int] | None = None,
         objective: Literal["time", "distance", "milp"] = "time",
         mapping: "Choices | Mapping[str, Any] | None" = None,
+        tuned: bool = False,
         checks: bool = False,
         stop_after: str | None = None,
         **size_values: int,
@@ -143,6 +146,7 @@ class Kernel:
                 you like, or its JSON (docs/schemas.md); or one for each of some cases and for all other calls:
                 `{"cases": [{"when": "M % 128 == 0 and address(A) % 16 == 0", "candidate": …}], "otherwise": …}`.
                 Choices that do not fit the kernel are E0401.
+            tuned: the choices that `texpr.tune` kept for these sizes on this machine; E0609 where there are none.
             checks: check gathered subscripts at run time on CUDA, too.
             stop_after: the last stage to run (`texpr.pipeline.STAGES`).
 
@@ -161,7 +165,8 @@ class Kernel:
         refuse_bound(free, bound)
         kernel, warnings = self._check(element_types(types), bound)
         refuse_unknown(self.name, (*free, *costs), [size.name for size in kernel.sizes])
-        how: dict[str, Any] = {"hints": costs, "objective": objective, "choices": choices_of(mapping), "checks": checks}
+        choices = tuning.chosen(kernel, machine, bound, mapping, tuned)
+        how: dict[str, Any] = {"hints": costs, "objective": objective, "choices": choices, "checks": checks}
         made = build(kernel, machine, sizes=bound, stop_after=last, **how)
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
@@ -359,40 +364,3 @@ class Compiled:
 
             files |= binaries_of(self.build)
         return save_artifact(folder, replace(emission.manifest), files)
-
-
-class Module:
-    """The kernels of one text: by attribute or by name, `.only` where there is one."""
-
-    def __init__(self, kernels: Mapping[str, Kernel], name: str) -> None:
-        self._kernels, self._name = dict(kernels), name
-
-    def __repr__(self) -> str:
-        return f"<texpr.Module {self._name}: {', '.join(self._kernels)}>"
-
-    def __iter__(self) -> Iterator[Kernel]:
-        return iter(self._kernels.values())
-
-    def __len__(self) -> int:
-        return len(self._kernels)
-
-    def __getitem__(self, name: str) -> Kernel:
-        if isinstance(name, str) and name in self._kernels:
-            return self._kernels[name]
-        have, asked = ", ".join(self._kernels) or "none", str(name)[:80]
-        raise fail(
-            "E0201", f"{self._name} has no kernel {asked!r}; it has {have}", help=did_you_mean(asked, self._kernels)
-        )
-
-    def __getattr__(self, name: str) -> Kernel:
-        if name.startswith("__") or name not in self._kernels:
-            raise AttributeError(f"{self._name} has no kernel {name!r}")
-        return self._kernels[name]
-
-    @property
-    def only(self) -> Kernel:
-        """The kernel of a text that has exactly one. Raises E0201 otherwise."""
-        if len(self._kernels) != 1:
-            have = ", ".join(self._kernels) or "none"
-            raise fail("E0201", f"{self._name} has {len(self._kernels)} kernels: {have}", help="name one")
-        return next(iter(self._kernels.values()))

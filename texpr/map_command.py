@@ -18,6 +18,7 @@ def map_command(
     hint: list[str] | None,
     objective: Literal["time", "distance", "milp"],
     mapping: Path | None,
+    tuned: bool,
     alternatives: bool,
     explain: str | None,
     html: Path | None,
@@ -25,7 +26,7 @@ def map_command(
     as_json: bool,
 ) -> None:
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, "map")
+    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, "map")
     if explain is not None and as_json:
         raise usage("--explain is in words, and --json has the figures of every access")
     if html is not None or svg is not None:

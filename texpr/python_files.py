@@ -20,7 +20,8 @@ from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
 from texpr.grammar.paths import read_plain
 from texpr.grammar.python.names import NotRun
 from texpr.grammar.text.limits import MAX_TEXT_BYTES
-from texpr.kernels import Kernel, Module
+from texpr.kernels import Kernel
+from texpr.modules import Module
 
 FROM_PYTHON = "import the file in Python and call the kernel's compile(…)"
 

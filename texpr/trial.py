@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -230,14 +230,17 @@ def prepare_trial(
     types: Mapping[str, str] | None = None,
     scalars: Mapping[str, int | float | bool] | None = None,
     mapping: "Choices | Mapping[str, Any] | None" = None,
+    tuned: bool = False,
+    dynamic: Sequence[str] = (),
     seed: int = 0,
     inputs: Path | None = None,
     check: bool = False,
     beside: int = 0,
     warned: Callable[[tuple[Diagnostic, ...]], None] | None = None,
 ) -> Trial:
-    """Compile a kernel and draw its arguments; parameters that neither `inputs` nor `scalars` has are random. Whoever
-    runs it takes `beside` bytes more; `warned` is told the program's warnings. Raises TExprError for anything wrong."""
+    """Compile a kernel and draw its arguments; parameters that neither `inputs` nor `scalars` has are random, and sizes
+    that the kernel or `dynamic` names stay free. Whoever runs it takes `beside` bytes more; `warned` is told the
+    program's warnings. Raises TExprError for anything wrong."""
     core = kernel.core(types=types, sizes=sizes)
     manifest = signature(core, target, VERSION)
     given = load_inputs(inputs, manifest) if inputs is not None else {}
@@ -247,8 +250,9 @@ def prepare_trial(
         raise fail("E0601", f"{twice[0]} is given by -D and by {inputs}", help="give it once")
     solved = trial_sizes(manifest, sizes, given)
     check_memory(core, manifest, solved, check=check, workspace=beside)
-    static = {name: value for name, value in sizes.items() if name not in kernel.dynamic}
-    compiled = kernel.compile(target, types=types, sizes=static, mapping=mapping)
+    free = (*kernel.dynamic, *dynamic)
+    static = {name: value for name, value in sizes.items() if name not in free}
+    compiled = kernel.compile(target, types=types, sizes=static, dynamic=dynamic, mapping=mapping, tuned=tuned)
     if warned is not None:
         warned(compiled.warnings)
     if not compiled.target.startswith("cuda:"):

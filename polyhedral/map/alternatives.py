@@ -6,7 +6,7 @@ Of a mapping of several cases every case's launches are looked at, each in the p
 whose memory has no room is found when it is built, not here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Condition
@@ -71,6 +71,20 @@ def _priced(one: CaseProblem, region: Region, choice: Choice, whole: Choices, ca
 def with_choice(candidate: Candidate, launch: str, choice: Choice) -> Candidate:
     """The candidate with another choice for one of its launches."""
     return replace(candidate, launches={**candidate.launches, launch: choice})
+
+
+def with_choices(whole: Choices, picked: Sequence[tuple[LaunchAlternatives, Priced]]) -> Choices:
+    """The choices of a mapping with others for some of its launches."""
+    for one, other in picked:
+        if one.case is None:
+            assert isinstance(whole, Candidate), "there are no cases"
+            whole = with_choice(whole, one.launch, other.choice)
+        else:
+            assert isinstance(whole, Cases), "a case is one of several"
+            own = whole.otherwise if one.case == len(whole.cases) else whole.cases[one.case].candidate
+            launch = one.launch.removesuffix(f"_case{one.case}")
+            whole = _with_case(whole, one.case, with_choice(own, launch, other.choice))
+    return whole
 
 
 def _with_case(whole: Choices, case: int, candidate: Candidate) -> Cases:
