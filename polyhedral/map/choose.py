@@ -87,7 +87,15 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
             launches = _chosen(replace(problem, kernel=with_threads(problem.kernel, max(threads)), answers={}))
     early = choose_early(problem)
     kept = problem.kept
-    return Candidate(launches=launches, wide=wide, kept=kept.buffers, laid=kept.laid, early=early, moves=kept.moves)
+    return Candidate(
+        launches=launches,
+        wide=wide,
+        kept=kept.buffers,
+        laid=kept.laid,
+        centred=kept.centred,
+        early=early,
+        moves=kept.moves,
+    )
 
 
 def _chosen(problem: Problem) -> dict[str, Choice]:

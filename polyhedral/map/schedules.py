@@ -63,7 +63,7 @@ def chosen(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | 
 
 def _cheapest(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] | None:
     """The schedule that costs the least, where one costs less than the program as it is and passes its check."""
-    most = _price(own, ())
+    most = price(own)
     if most is None:
         return None
     better: list[tuple[Price, Draft, Problems]] = []
@@ -73,9 +73,9 @@ def _cheapest(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems]
         except TExprError:
             continue
         problems = Problems(kept, own.target, own.hints)
-        price = _price(problems, draft.moves)
-        if price is not None and price.beats(most):
-            better.append((price, draft, problems))
+        found = price(problems, draft.moves)
+        if found is not None and found.beats(most):
+            better.append((found, draft, problems))
     for _, draft, problems in sorted(better, key=lambda one: (one[0].picoseconds, one[0].launches, len(one[1].moves))):
         try:
             return checked(schedules.proved, draft), problems
@@ -84,7 +84,7 @@ def _cheapest(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems]
     return None
 
 
-def _price(problems: Problems, moves: tuple[Move, ...]) -> Price | None:
+def price(problems: Problems, moves: tuple[Move, ...] = ()) -> Price | None:
     """The price of the first candidate; None where there is none, or a contracted array lies in global memory."""
     try:
         problem, candidate = problems.wide, problems.first

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from texpr.grammar.ast import Condition, Role
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.polyhedral.map.build import build
+from texpr.polyhedral.map.centred import centre, to_centre
 from texpr.polyhedral.map.chains import left_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import CallCase, row_cases
@@ -90,7 +91,8 @@ def _better(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] |
 
 def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     """The mapping of the compiler's own choices."""
-    program, as_it_is = scheduled.proved.program, problems.kept
+    problems = _centred(problems)
+    program, as_it_is = problems.kept.proved.program, problems.kept
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     mapped = _carried(problems)
     while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
@@ -113,6 +115,21 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     own = replace(problems, kept=keep(as_it_is, kept))
     mapped = _told(_noted(_laid(own, mapped), notes.values()), scheduled)
     return _in_cases(scheduled, own, mapped)
+
+
+def _centred(problems: Problems) -> Problems:
+    """The problems of the program with sums of squares made with earlier sums, where that costs less."""
+    ids = to_centre(problems.kept)
+    if not ids or not problems.target.is_cuda or problems.objective is not Objective.TIME:
+        return problems
+    from texpr.polyhedral.map.schedules import price
+
+    with suppress(TExprError):  # or it runs as it is
+        found = replace(problems, kept=centre(problems.kept, ids))
+        own, other = price(problems), price(found)
+        if own is not None and other is not None and other.picoseconds < own.picoseconds:
+            return found
+    return problems
 
 
 def _laid(problems: Problems, mapped: MappedProgram) -> MappedProgram:
@@ -216,7 +233,7 @@ def _chosen(
     E0401 where it does not fit, or leaves long sums in memory."""
     from texpr.polyhedral.map.legal import check_candidate
 
-    as_it_is = keep_nothing(scheduled.proved, scheduled.moves)
+    as_it_is = _about_means(keep_nothing(scheduled.proved, scheduled.moves), candidate)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]
     able = {write.buffer for write in writes if write is not None}
@@ -270,11 +287,21 @@ def problems_of(proved: ProvedProgram, mapped: MappedProgram) -> tuple[CaseProbl
     cases, last = (choices.cases, choices.otherwise) if isinstance(choices, Cases) else ((), choices)
     for number, case in enumerate((*cases, None)):
         candidate = case.candidate if case else last
-        as_it_is = keep_nothing(replay(proved, candidate.moves).proved, candidate.moves)
+        as_it_is = _about_means(keep_nothing(replay(proved, candidate.moves).proved, candidate.moves), candidate)
         given = first_of(case.when, cases[:number]) if case else ()
         problem = _problem(as_it_is, mapped.target, judged_at(case.when, hints) if case else hints, candidate, given)
         found.append(CaseProblem(when=case.when if case else None, candidate=candidate, problem=problem))
     return tuple(found)
+
+
+def _about_means(as_it_is: Kept, candidate: Candidate) -> Kept:
+    """The program with the sums of squares about means that a candidate wants. Raises E0401 where there are none."""
+    able = to_centre(as_it_is) if candidate.centred else frozenset()
+    if not candidate.centred <= able:
+        wrong = ", ".join(sorted(candidate.centred - able))
+        why = f"the candidate takes {wrong} about means of rows: no sum of squares that an earlier sum is read with"
+        raise fail("E0401", why, as_it_is.proved.program.kernel.span)
+    return centre(as_it_is, candidate.centred)
 
 
 def _problem(

@@ -350,12 +350,14 @@ class Candidate:
     """A choice for every launch of the program after `moves`, by name. `wide`: arrays that carry long sums are in f64,
     too (`long_sums`). For the time of a call memory has the elements of the buffers in `kept` in f64 (`kept`), and the
     parameters in `laid` where tensor maps have their rows, or threads of tiles neighbours (`laid`); launches of their
-    own copy them. Launches in `early` begin while the one before ends, and wait for it at their start."""
+    own copy them. Sums of squares in `centred`, by id, are made in one reading with an earlier sum (`centred`).
+    Launches in `early` begin while the one before ends, and wait for it at their start."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
     kept: frozenset[str] = frozenset()
     laid: frozenset[str] = frozenset()
+    centred: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
 

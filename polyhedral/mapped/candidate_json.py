@@ -97,6 +97,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "wide": candidate.wide,
         "kept": sorted(candidate.kept),
         "laid": sorted(candidate.laid),
+        "centred": sorted(candidate.centred),
         "early": sorted(candidate.early),
         "launches": launches,
     }
@@ -155,12 +156,15 @@ def _condition(value: Any, where: str) -> Condition:
     return found
 
 
+_PARTS = {"schema", "moves", "wide", "kept", "laid", "centred", "early", "launches"}
+
+
 def read_candidate(data: Any, where: str = "") -> Candidate:
     """The candidate that the JSON values are, or that stands in their place. Raises E0607 with the place of what is
     wrong."""
     if isinstance(data, Candidate):
         return data
-    top = _object(data, where or "the candidate", {"schema", "moves", "wide", "kept", "laid", "early", "launches"})
+    top = _object(data, where or "the candidate", _PARTS)
     inside = f"{where}." if where else ""
     if top["schema"] != CANDIDATE_SCHEMA:
         raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
@@ -175,6 +179,7 @@ def read_candidate(data: Any, where: str = "") -> Candidate:
         wide=_flag(top["wide"], f"{inside}wide"),
         kept=frozenset(_names(top["kept"], f"{inside}kept")),
         laid=frozenset(_names(top["laid"], f"{inside}laid")),
+        centred=frozenset(_names(top["centred"], f"{inside}centred")),
         early=frozenset(_names(top["early"], f"{inside}early")),
         launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
     )

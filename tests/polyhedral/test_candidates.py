@@ -244,13 +244,22 @@ def test_the_launches_of_another_kernel_are_refused() -> None:
 
 
 def data(**launches: Any) -> dict[str, Any]:
-    return {"schema": 1, "moves": [], "wide": True, "kept": [], "laid": [], "early": [], "launches": launches}
+    return {
+        "schema": 1,
+        "moves": [],
+        "wide": True,
+        "kept": [],
+        "laid": [],
+        "centred": [],
+        "early": [],
+        "launches": launches,
+    }
 
 
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ([], r"the candidate is an object of early, kept, laid, launches, moves, schema, wide, not a list"),
+        ([], r"the candidate is an object of centred, early, kept, laid, launches, moves, schema, wide, not a list"),
         (data() | {"schema": 7}, r"schema is 1, the version that this TExpr reads, not 7"),
         (data() | {"wide": 1}, r"wide is true or false, not 1"),
         (data() | {"kept": [3]}, r"kept is a name, not 3"),

@@ -310,7 +310,16 @@ def test_cases_are_their_json() -> None:
 
 
 def data(**changes: Any) -> dict[str, Any]:
-    own: dict[str, Any] = {"schema": 1, "moves": [], "wide": True, "kept": [], "laid": [], "early": [], "launches": {}}
+    own: dict[str, Any] = {
+        "schema": 1,
+        "moves": [],
+        "wide": True,
+        "kept": [],
+        "laid": [],
+        "centred": [],
+        "early": [],
+        "launches": {},
+    }
     return {"cases": [{"when": "M > 3", "candidate": own}], "otherwise": own, **changes}
 
 
@@ -323,8 +332,11 @@ def data(**changes: Any) -> dict[str, Any]:
         (data(cases=[3]), r"cases.0 is an object of candidate, when, not 3"),
         (data(cases=[{"when": "M >", "candidate": {}}]), r"cases.0.when is a condition such as .*, not 'M >'"),
         (data(cases=[{"when": 3, "candidate": {}}]), r"cases.0.when is a condition such as .*, not 3"),
-        (data(cases=[{"when": "true", "candidate": {}}]), r"cases.0.candidate is an object of early"),
-        (data(otherwise=None), r"otherwise is an object of early, kept, laid, launches, moves, schema, wide, not None"),
+        (data(cases=[{"when": "true", "candidate": {}}]), r"cases.0.candidate is an object of centred, early"),
+        (
+            data(otherwise=None),
+            r"otherwise is an object of centred, early, kept, laid, launches, moves, schema, wide, not None",
+        ),
         (data(otherwise={**data()["otherwise"], "schema": 9}), r"otherwise.schema is 1, .*, not 9"),
     ],
 )

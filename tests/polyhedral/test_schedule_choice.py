@@ -18,7 +18,7 @@ from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral import isl
 from texpr.polyhedral.map import problems
 from texpr.polyhedral.map.kept import keep_nothing
-from texpr.polyhedral.map.schedules import _price, chosen
+from texpr.polyhedral.map.schedules import chosen, price
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Cases
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
@@ -146,9 +146,9 @@ def test_the_document_has_what_schedules_are_judged_by() -> None:
         own = problems.Problems(keep_nothing(program), target, {})
         better = chosen(schedule(program), own)
         taken = (better[1], better[0].moves) if better is not None else (own, ())
-        prices = [_price(own, ()), _price(*taken)]
+        prices = [price(own), price(*taken)]
         for cell, of, near in zip(cells, ("launches", "workspace_bytes", "picoseconds"), (0, 0.01, 0.3), strict=True):
-            assert numbers(cell) == pytest.approx([getattr(price, of) for price in prices], rel=near), name
+            assert numbers(cell) == pytest.approx([getattr(one, of) for one in prices], rel=near), name
 
 
 def test_few_rows_keep_the_band_that_has_threads_for_all_elements() -> None:
