@@ -5,8 +5,7 @@
 One candidate is one program, byte for byte: `build` decides nothing. `space` says which candidates a problem has, and
 refuses one that does not fit it. Indices name loops, for no two loops of a checked kernel share a name.
 
-A mapping is a candidate, or a candidate for each of some cases:
-
+A mapping is a candidate, or one for each of some cases:
     M % 128 == 0 and address(A) % 16 == 0: one candidate;   otherwise: another one
 """
 
@@ -348,10 +347,9 @@ def widths_of(choice: Choice) -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A choice for every launch of the program after `moves`, by name. `wide`: arrays that carry long sums are in f64,
-    too (`long_sums`). For the time of a call memory has the elements of the buffers in `kept` in f64 (`kept`), and the
-    parameters in `laid` where tensor maps have their rows, or threads of tiles neighbours (`laid`); launches of their
-    own copy them. Sums of squares in `centred`, by id, are made in one reading with an earlier sum (`centred`).
-    Launches in `early` begin while the one before ends, and wait for it at their start."""
+    too (`long_sums`). For the time of a call memory has the elements of `kept` buffers in f64, and parameters in `laid`
+    where tensor maps have their rows, or threads neighbours; launches of their own copy them. Sums of squares in
+    `centred` are made with an earlier sum. Launches in `early` begin while the one before ends, and wait for it."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
