@@ -39,6 +39,7 @@ from texpr.polyhedral.mapped.sync import (
     Pipe,
     PipeKind,
     Release,
+    Skip,
     Sync,
     Until,
     Wait,
@@ -84,6 +85,8 @@ class Syncs:
                 self.out.line(f"{self._ring(pipe)}.wait();")
             case Release(pipe=pipe, behind=behind):
                 self._release(self.pipes[pipe], behind, stand)
+            case Skip(pipe=pipe):
+                self.out.line(f"{self._ring(pipe)}.skip();")
             case Close(kind=kind):
                 self.out.line(_CLOSE[kind])
             case WaitGroup(kind=kind, behind=behind):

@@ -21,7 +21,7 @@ from texpr.grammar.ast import Always, Condition, Gather, IndexBinary, IndexExpr,
 from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
-from texpr.grammar.index.linear import linear
+from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import SWIZZLES, swizzled
@@ -59,7 +59,8 @@ def sums_type(node: Contract) -> str:
     """The type of what the threads of the team hold."""
     if node.atom.team is Team.WARP:
         return f"tx::WarpSums<{_extent(node, 0)}, {_extent(node, 1)}, {storage_type(node.c.dtype)}>"
-    return f"tx::Accumulator<{ROWS}, {_extent(node, 1)}>"
+    rows = _extent(node, 0)
+    return f"tx::{'Accumulator' if rows == ROWS else 'RowBlocks'}<{rows}, {_extent(node, 1)}>"
 
 
 def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
@@ -100,7 +101,7 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     forms = [_operand(view, names, node) for view in (node.a, node.b)]
     if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0]):
         raise _refused(node, f"the instruction {node.atom.name} between such tiles")
-    if _extent(node, 0) != ROWS:
+    if _extent(node, 0) % ROWS:
         raise _refused(node, f"{_extent(node, 0)} rows")
     if [_steps(s, m, n) for s in node.c.subscripts] != [(1, 0), (0, 1)]:
         raise _refused(node, f"{node.c.buffer} at other places than its rows and columns")
@@ -214,7 +215,15 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
         what = f"store_pairs<{storage_type(dtype)}, {columns}>"
         return f"tx::{what}({own}, {first}, {names.sums(node.source.buffer)}, {row}, {column});"
     what = f"store_rows<{storage_type(dtype)}, {columns}>" if dtype.bits == 16 else f"store_pairs<{columns}>"
-    return f"tx::{what}({own}, {first}, {names.sums(node.source.buffer)}, {column});"
+    held = names.sums(node.source.buffer)
+    if constant_value(names.buffer(node.source.buffer).shape[0]) != ROWS:
+        held += f".block[{number(_whole(_corner(node.source, node)[0])).text}]"
+    return f"tx::{what}({own}, {first}, {held}, {column});"
+
+
+def _whole(row: IndexExpr) -> IndexExpr:
+    """The block of 64 rows that a row of sums is in, where the rest of it is a warp's."""
+    return Linear({of: factor // ROWS for of, factor in linear(row).terms.items() if factor % ROWS == 0}).expression()
 
 
 def tile_call(node: Contract | Unload, names: TileNames, corner: Corner, number: Number) -> str:

@@ -90,6 +90,7 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
         yield usual
         yield replace(usual, stages=max(2, usual.stages - 1))
         yield replace(usual, band=2 * usual.band)
+        yield replace(usual, alternate=not usual.alternate)
 
 
 def _tiles(product: MatrixProduct) -> list[Tile]:

@@ -11,6 +11,13 @@
           wait ring ;  c = a * b, from 0 unless k > 0 ;  release the slot of the product before
         each 64 columns: d from c, rounded ;  C from d           while the next tile's factors are on their way
 
+Where warpgroups alternate, each of two makes every second tile, of all its rows, and the other sends back its own
+meanwhile. Phases of a ring are told by their parity, so one that passes over turns meets the one that reads them:
+
+      for turn
+        if turn % 2 == group: for k { … } ;  barrier ;  the rest
+        else: for k { skip ring } ;  barrier
+
 A turn is a tile: blocks stay, and take every so many. Tiles come in bands of some clusters, in each of them column
 after column, so that what is read again is in the L2 cache. What boxes have beyond their arrays is zeros, and is not
 written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [panel, k, 64].
@@ -45,7 +52,8 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, in_terms, matrix_product
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped_fits import blocks_of, groups_of, slots_of
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import (
@@ -55,15 +63,14 @@ from texpr.polyhedral.map.way_back import (
     Names,
     WayBack,
     first_lane,
-    order,
     panel_of,
     var,
     view,
 )
-from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma
+from texpr.polyhedral.map.way_in import WayIn
+from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma, wgmma_sums
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
-from texpr.polyhedral.mapped.operators import Contract, Copy
+from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -80,12 +87,13 @@ from texpr.polyhedral.mapped.sync import (
     Pipe,
     PipeKind,
     Release,
+    Skip,
     Wait,
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
-from texpr.polyhedral.program import Hazard
 
+LOAD, MULTIPLY = "load", "multiply"
 LOAD_REGISTERS, MULTIPLY_REGISTERS = 40, 232  # of a thread; two parts of that have all registers of a multiprocessor
 
 
@@ -108,10 +116,10 @@ class _Piped:
             rank=fresh("rank"), cluster=fresh("cluster"), lane=fresh("lane"), group=fresh("group"), warp=fresh("warp"),
             turn=fresh("turn"), k=fresh(f"{product.summed}_step"), row=fresh(f"{product.rows.index}_tile"),
             column=fresh(f"{product.columns.index}_tile"), x=fresh("x"), y=fresh("y"), m=fresh("m"), n=fresh("n"),
-            depth=fresh("depth"), chunk=fresh("chunk"), ring=fresh("ring"),
+            depth=fresh("depth"), chunk=fresh("chunk"), block=fresh("block"), ring=fresh("ring"),
         )  # fmt: skip
         self.rows, self.columns = choice.tile[choice.across], choice.tile[choice.along]
-        self.groups, self.ranks = self.rows // GROUP_ROWS, choice.cluster
+        self.groups, self.ranks, self.blocks = groups_of(choice), choice.cluster, blocks_of(choice)
         height, width, length = product.extents
         self.down = ceildiv(height, self.rows * self.ranks)  # clusters of tiles from top to bottom
         self.across = ceildiv(width, self.columns)
@@ -126,9 +134,14 @@ class _Piped:
         sides, known = ((height, self.ranks * self.rows), (width, self.columns)), draft.problem.divisors
         ragged = tuple(not linear(extent).is_multiple(tile, known) for extent, tile in sides)
         self.back = WayBack(
-            draft, product, self.at, sums=self.c, groups=self.groups, columns=self.columns, ragged=ragged
-        )
-        self.orders: list[Order] = [*self.back.orders]
+            draft, product, self.at, sums=self.c, groups=self.groups, blocks=self.blocks, columns=self.columns,
+            slots=slots_of(choice), ragged=ragged, alternate=choice.alternate,
+        )  # fmt: skip
+        self.into = WayIn(
+            draft, product, self.at, a=self.a, b=self.b, rows=self.rows, columns=self.columns, ranks=self.ranks,
+            stages=choice.stages,
+        )  # fmt: skip
+        self.orders: tuple[Order, ...] = (*self.back.orders, *self.into.orders)
 
     # ---- buffers ----
 
@@ -149,7 +162,7 @@ class _Piped:
         )  # fmt: skip
 
     def _sums(self) -> str:
-        layout = self._atom(self.product.columns).operands["c"].layout
+        layout = wgmma_sums(GROUP_ROWS * self.blocks, self.columns)
         reason = "the sums of a warpgroup"
         return self.draft.local(f"{self.product.result[0]}_sums", F32, Memory.REG, layout, reason, span=self.span)
 
@@ -173,9 +186,9 @@ class _Piped:
             begun,
             Parts(
                 parts=(
-                    Part(name="load", warps=GROUP_WARPS, body=(load,), registers=LOAD_REGISTERS if shared else None),
+                    Part(name=LOAD, warps=GROUP_WARPS, body=(load,), registers=LOAD_REGISTERS if shared else None),
                     Part(
-                        name="multiply",
+                        name=MULTIPLY,
                         warps=GROUP_WARPS * self.groups,
                         body=(
                             Define(index=at.group, digits=(group,)),
@@ -195,7 +208,7 @@ class _Piped:
             digits=digits,
             body=body,
             pipes=(self._pipe(),),
-            orders=tuple(self.orders),
+            orders=self.orders,
             span=self.region.nest[0].pars[0].span,
         )
 
@@ -216,10 +229,10 @@ class _Piped:
             kind=PipeKind.TRANSACTION,
             scope=Scope.CLUSTER if self.ranks > 1 else Scope.BLOCK,
             buffers=(self.a, *self.b),
-            producers=(End(part="load", ranks=ranks),),
-            consumers=(End(part="multiply", ranks=ranks),),
+            producers=(End(part=LOAD, ranks=ranks),),
+            consumers=(End(part=MULTIPLY, ranks=ranks),),
             commits=1,
-            releases=self.ranks * self.groups * GROUP_WARPS,
+            releases=self.ranks * (1 if self.choice.alternate else self.groups) * GROUP_WARPS,
             bytes=(self.rows + len(self.b) * self.columns) * DEPTH * size,
         )
 
@@ -245,121 +258,46 @@ class _Piped:
 
     def _load(self) -> Node:
         at = self.at
-        copies = (
-            *self._own(),
-            *(c for f, tile in zip(self.factors, self.b, strict=True) for c in self._shared(f, tile)),
-        )
-        tiles = self._over_tiles(self._over_k(Acquire(pipe=at.ring), *copies, Commit(pipe=at.ring)))
+        tiles = self._over_tiles(self._over_k(Acquire(pipe=at.ring), *self.into.copies, Commit(pipe=at.ring)))
         return _once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ()))  # others release its slots until then
-
-    def _own(self) -> tuple[Copy, ...]:
-        """The factor of the rows: each block its own."""
-        first = var(self.at.row)
-        if self.product.rows.k_contiguous:
-            return (self._copy(self.product.rows, self.a, first, self.rows, (), own=True),)
-        panels = range(self.rows // PANEL)
-        return tuple(
-            self._copy(self.product.rows, self.a, add(first, const(PANEL * p)), PANEL, (const(p),), own=True)
-            for p in panels
-        )
-
-    def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
-        """A factor of the columns: of a cluster each block its part, for all of them. Panels that blocks do not share
-        out evenly each of them brings a part of k of."""
-        first, rank, own = var(self.at.column), var(self.at.rank) if self.ranks > 1 else ZERO, self.ranks == 1
-        if factor.k_contiguous:
-            each = self.columns // self.ranks
-            begin = multiply(const(each), rank)
-            return (self._copy(factor, tile, add(first, begin), each, (), begin, own=own),)
-        width = panel_of(self.columns)
-        panels = self.columns // width
-        if panels % self.ranks == 0:
-            mine = [add(multiply(const(panels // self.ranks), rank), const(p)) for p in range(panels // self.ranks)]
-            deep, begin = DEPTH, ZERO
-        else:
-            mine = [const(p) for p in range(panels)]
-            deep, begin = DEPTH // self.ranks, multiply(const(DEPTH // self.ranks), rank)
-        return tuple(
-            self._copy(factor, tile, add(first, multiply(const(width), p)), width, (p,), begin, own=own, depth=deep)
-            for p in mine
-        )
-
-    def _copy(
-        self,
-        factor: MatrixFactor,
-        tile: str,
-        first: IndexExpr,
-        count: int,
-        panel: tuple[IndexExpr, ...],
-        begin: IndexExpr = ZERO,
-        *,
-        own: bool,
-        depth: int = DEPTH,
-    ) -> Copy:
-        """`count` of a factor's side from `first` on, at `begin` of its tile, by all of a step's k; or in a `panel`, by
-        so many of these from `begin` on."""
-        side, deep = var(self.at.x), add(begin, var(self.at.y)) if panel else var(self.at.y)
-        if panel:
-            over, place = ((self.at.y, const(depth)), (self.at.x, const(count))), (*panel, deep, side)
-        else:
-            over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
-        of = {
-            factor.index: add(first, side),
-            factor.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
-        }
-        id = self.draft.names.fresh(f"{self.id}_{factor.buffer}")
-        scope = Scope.BLOCK if own else Scope.CLUSTER
-        for reader in self.factors if factor is self.product.rows else (factor,):
-            flow = order(id, reader.id, tile, Hazard.FLOW, scope, self.span)
-            reused = order(reader.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.choice.stages)
-            self.orders += (flow, reused)
-        return Copy(
-            id=id,
-            source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
-            target=view(self.draft, tile, *place),
-            over=over,
-            completion=Completion.TRANSACTION,
-            pipe=self.at.ring,
-            own_block=own,
-            clipped=True,
-            span=self.span,
-        )
 
     # ---- the products, and the way back ----
 
     def _multiply(self) -> tuple[Node, ...]:
-        at = self.at
+        at, ring, group = self.at, self.at.ring, GroupKind.WGMMA
         again = Compare(op=CompareOp.GT, left=var(at.k), right=ZERO)
-        group = GroupKind.WGMMA
-        return (
-            self._over_tiles(
-                self._over_k(
-                    Wait(pipe=at.ring),
-                    Fence(kind=FenceKind.WGMMA),
-                    *(self._product(again, *of) for of in zip(self.factors, self.b, self.c, strict=True)),
-                    Close(kind=group),
-                    WaitGroup(kind=group, behind=1),
-                    Guard(
-                        condition=again,
-                        body=(first_lane(at.lane, Release(pipe=at.ring, behind=1)),),
-                        uniform=Scope.BLOCK,
-                    ),
-                ),
-                WaitGroup(kind=group),
-                first_lane(at.lane, Release(pipe=at.ring)),
-                *self.back.settled,  # of the tile before: long over
-                self.back.loop,
-            ),
-            *self.back.settled,
+        products = self._over_k(
+            Wait(pipe=ring),
+            Fence(kind=FenceKind.WGMMA),
+            *(self._product(again, *of) for of in zip(self.factors, self.b, self.c, strict=True)),
+            Close(kind=group),
+            WaitGroup(kind=group, behind=1),
+            Guard(condition=again, body=(first_lane(at.lane, Release(pipe=ring, behind=1)),), uniform=Scope.BLOCK),
         )
+        rest: tuple[Node, ...] = (
+            WaitGroup(kind=group),
+            first_lane(at.lane, Release(pipe=ring)),
+            *self.back.settled,  # of the tile before: long over
+            self.back.loop,
+        )
+        body: tuple[Node, ...] = (products, *rest)
+        if self.choice.alternate:
+            own = Compare(op=CompareOp.EQ, left=combine(IndexOp.MOD, var(at.turn), const(2)), right=var(at.group))
+            met = Barrier(scope=Scope.BLOCK, parts=(MULTIPLY,))
+            passed = self._over_k(Skip(pipe=ring))
+            body = (Guard(condition=own, body=(products, met, *rest), orelse=(passed, met), uniform=Scope.WARPGROUP),)
+        return self._over_tiles(*body), *self.back.settled
 
     def _product(self, again: Condition, columns: MatrixFactor, tile: str, sums: str) -> Contract:
         at = self.at
         m, n, depth, group = (var(name) for name in (at.m, at.n, at.depth, at.group))
-        a: tuple[IndexExpr, ...] = (add(multiply(const(GROUP_ROWS), group), m), depth)
+        first = ZERO if self.choice.alternate else multiply(const(GROUP_ROWS), group)
+        a: tuple[IndexExpr, ...] = (add(first, m), depth)
         b: tuple[IndexExpr, ...] = (n, depth)
         if not self.product.rows.k_contiguous:
-            a = (group, depth, m)
+            a = (ZERO if self.choice.alternate else group, depth, m)
+            if self.blocks > 1:
+                a = (combine(IndexOp.DIV, m, const(PANEL)), depth, combine(IndexOp.MOD, m, const(PANEL)))
         if not columns.k_contiguous:
             b = (ZERO, depth, n)
         width = const(panel_of(self.columns))
@@ -370,7 +308,7 @@ class _Piped:
             c=view(self.draft, sums, m, n),
             a=view(self.draft, self.a, *a),
             b=view(self.draft, tile, *b),
-            over=((at.m, const(GROUP_ROWS)), (at.n, const(self.columns)), (at.depth, const(DEPTH))),
+            over=((at.m, const(GROUP_ROWS * self.blocks)), (at.n, const(self.columns)), (at.depth, const(DEPTH))),
             atom=self._atom(columns),
             accumulate=again,
             span=self.span,

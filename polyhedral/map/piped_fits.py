@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.way_back import PANEL, SLOTS, row_bytes
+from texpr.polyhedral.map.way_back import PANEL, row_bytes
 from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 
 MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
+MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has registers for
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
 CLUSTERS = (1, 2)
 WORD_BYTES = 16  # of a slot of a pipe
@@ -21,10 +22,25 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     return next(_faults(problem, product, choice), None)
 
 
+def groups_of(choice: Piped) -> int:
+    """The warpgroups that multiply."""
+    return 2 if choice.alternate else choice.tile[choice.across] // GROUP_ROWS
+
+
+def blocks_of(choice: Piped) -> int:
+    """How many times 64 rows of sums each of them holds."""
+    return choice.tile[choice.across] // GROUP_ROWS if choice.alternate else 1
+
+
+def slots_of(choice: Piped) -> int:
+    """Of what each of their warps sends back: one where the other group multiplies meanwhile."""
+    return 1 if choice.alternate else 2
+
+
 def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
     """The shared memory of a block."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    back = rows * SLOTS * row_bytes(product, columns) if product.boxed else 0
+    back = GROUP_ROWS * groups_of(choice) * slots_of(choice) * row_bytes(product, columns) if product.boxed else 0
     brought = rows + columns * product.sums
     return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back
 
@@ -44,6 +60,9 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
         return
     if columns not in range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2):
         yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
+    most = MOST_HELD // product.sums
+    if blocks_of(choice) * columns > most:
+        yield f"`tile`: {blocks_of(choice) * columns} columns of sums by each warpgroup, which holds {most}"
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return

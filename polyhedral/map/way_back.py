@@ -32,7 +32,6 @@ GROUP_WARPS, WARP_ROWS = 4, 16  # of a warpgroup, and the rows of its products t
 SWIZZLE_BYTES = 128
 PANEL = 64  # elements of factors of so many bytes, after which a swizzle repeats
 ALIGN_BYTES = 1024  # of tiles under such a swizzle
-SLOTS = 2  # of what a warp sends back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +53,14 @@ class Names:
     n: str
     depth: str
     chunk: str
+    block: str
     ring: str
 
 
 class WayBack:
-    """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. `ragged`:
-    tiles go beyond the rows, the columns. `settled` is how a warp waits until its slots are free."""
+    """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. A group has
+    so many `blocks` of 64 rows: its own of the tile, or all where groups `alternate`. `ragged`: tiles go beyond the
+    rows, the columns. `settled` is how a warp waits until its `slots` are free."""
 
     def __init__(
         self,
@@ -69,13 +70,19 @@ class WayBack:
         *,
         sums: tuple[str, ...],
         groups: int,
+        blocks: int,
         columns: int,
+        slots: int,
         ragged: tuple[bool, ...],
+        alternate: bool,
     ) -> None:
         self.draft, self.product, self.at, self.all, self.sums = draft, product, at, sums, sums[0]
+        self.blocks, self.slots = blocks, slots
         self.span, result = product.stored.span, product.result_dtype
         self.panel = panel_of(columns) if not product.boxed else row_bytes(product, columns) // result.size_bytes
-        self.row = add(multiply(const(GROUP_ROWS), var(at.group)), multiply(const(WARP_ROWS), var(at.warp)))
+        above = multiply(const(GROUP_ROWS), var(at.block)) if blocks > 1 else ZERO
+        self.held = add(above, multiply(const(WARP_ROWS), var(at.warp)))  # the first row of a warp in its sums
+        self.row = self.held if alternate else add(multiply(const(GROUP_ROWS), var(at.group)), self.held)
         self.column = multiply(const(self.panel), var(at.chunk))
         self.orders: list[Order] = []
         finish = self._finish() if not product.boxed or not product.epilogue.plain else None
@@ -83,7 +90,9 @@ class WayBack:
         self.settled: tuple[Node, ...] = ()
         if product.boxed:
             self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
-            body = (*body, *self._in_boxes(groups, finish, again=columns > SLOTS * self.panel))
+            body = (*body, *self._in_boxes(groups, finish, again=blocks * columns > slots * self.panel))
+        if blocks > 1:
+            body = (Loop(index=at.block, extent=const(blocks), body=body, unroll=True, span=self.span),)
         self.loop = Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=self.span)
 
     def _order(
@@ -100,7 +109,7 @@ class WayBack:
         self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(at.lane), const(4)))
         pair = multiply(const(2), combine(IndexOp.MOD, var(at.lane), const(4)))
         self.y = add(add(self.column, multiply(const(8), var(self.eight))), add(pair, var(self.one)))
-        row = add(multiply(const(WARP_ROWS), var(at.warp)), self.x)
+        row = add(self.held, self.x)
         of = tuple(view(self.draft, sums, row, self.y) for sums in self.all)
         kept = self.product.main if self.product.boxed else None
         found = Finish(self.draft, self.product.epilogue, kept, of)
@@ -138,7 +147,8 @@ class WayBack:
         lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
         rows = self._rows(groups)
         x, y = var(at.x), var(at.y)
-        slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(SLOTS)))
+        turn = var(at.chunk) if self.blocks == 1 else add(multiply(const(self.blocks), var(at.chunk)), var(at.block))
+        slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, turn, const(self.slots)))
         of = {
             product.rows.index: add(add(var(at.row), self.row), x),
             product.columns.index: add(add(var(at.column), self.column), y),
@@ -147,7 +157,7 @@ class WayBack:
         over = ((at.x, const(WARP_ROWS)), (at.y, const(self.panel)))
         unload = Unload(
             id=lay,
-            source=view(draft, self.sums, add(multiply(const(WARP_ROWS), var(at.warp)), x), add(self.column, y)),
+            source=view(draft, self.sums, add(self.held, x), add(self.column, y)),
             target=view(draft, rows, *slot, x, y),
             over=over,
             atom=store_rows(product.result_dtype),
@@ -169,10 +179,12 @@ class WayBack:
                     self._order(reader, send, name, Hazard.ANTI)
         self._order(id, lay, self.sums, Hazard.FLOW)
         self._order(lay, send, rows, Hazard.FLOW)
-        self._order(send, lay, rows, Hazard.ANTI, at.chunk, SLOTS)
+        for loop, apart in ((at.block, self.slots), (at.chunk, -(-self.slots // self.blocks))):
+            if self.blocks > apart or loop == at.chunk:
+                self._order(send, lay, rows, Hazard.ANTI, loop, apart)
         self._order(send, lay, rows, Hazard.ANTI, at.turn)
         together = Barrier(scope=Scope.WARP, action=Action.BOTH)
-        free = first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, behind=SLOTS - 1, until=Until.READ))
+        free = first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, behind=self.slots - 1, until=Until.READ))
         return (
             *((free,) if again else ()),
             together,
@@ -184,7 +196,7 @@ class WayBack:
 
     def _rows(self, groups: int) -> str:
         dtype = self.product.result_dtype
-        shape = (groups, GROUP_WARPS, SLOTS, WARP_ROWS, self.panel)
+        shape = (groups, GROUP_WARPS, self.slots, WARP_ROWS, self.panel)
         layout = canonical(swizzled(shape, dtype.size_bytes, self.panel * dtype.size_bytes))
         wanted, reason = f"{self.product.result[0]}_rows", "sums on their way back"
         return self.draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=self.span)

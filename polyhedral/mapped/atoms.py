@@ -231,7 +231,6 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
     registers. The tiles in shared memory are parts of larger ones of the same swizzle."""
     if columns not in range(8, 257, 8) or dtype.bits != 16 or not dtype.is_float:
         raise InternalError(f"no wgmma of {dtype} has {columns} columns")
-    blocks = Layout(shape=(const(1), const(columns // 8)), terms=(Term(dim=1, stride=const(1), unit=Unit.REGISTER),))
     held_a = _held(dtype, fragment("wgmma", "a"))
     atom = _atom(
         f"wgmma.m64n{columns}k16 {dtype}",
@@ -240,9 +239,14 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
         ("wgmma", "wgmma"),
         a=held_a if a is None else _shared(dtype, WGMMA_ROWS, a),
         b=_shared(dtype, columns, b),
-        c=_held(F32, repeated(blocks, fragment("wgmma", "c"))),
+        c=_held(F32, wgmma_sums(WGMMA_ROWS, columns)),
     )
     return replace(atom, completion=Completion.WGMMA)
+
+
+def wgmma_sums(rows: int, columns: int) -> Layout:
+    """Sums of one or several `wgmma`s of 64 rows, one below the other, in the registers of a warpgroup."""
+    return repeated(_blocks(rows // WGMMA_ROWS, columns // 8), fragment("wgmma", "c"))
 
 
 def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:

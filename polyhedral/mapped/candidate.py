@@ -173,9 +173,8 @@ class Contracted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piped:
     """A band of products of matrices on the tensor cores of a target with wgmma: one warpgroup of a block brings tiles
-    of both factors through a pipe of `stages`, the others multiply 64 rows each.
-
-        C[i, j] = sum K k { A[i, k] * B[k, j] }      along j, across i, tiles of 128 by 256
+    of both factors through a pipe of `stages`, the others multiply 64 rows each, or `alternate`: of two each makes
+    every second tile.
 
     `tile`: the rows (`across`) and columns (`along`) of a block's tile. `cluster` blocks, one below the other, share
     the tiles of the columns' factor, of which each brings its part to all. The launch has so many `persistent` blocks,
@@ -189,11 +188,12 @@ class Piped:
     persistent: int
     cluster: int = 1
     band: int = 8
+    alternate: bool = False
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
-        return WARPGROUP * WARP * (1 + self.tile[self.across] // GROUP_ROWS)
+        return WARPGROUP * WARP * (1 + (2 if self.alternate else self.tile[self.across] // GROUP_ROWS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

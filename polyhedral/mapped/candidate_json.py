@@ -312,6 +312,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "stages": _number,
     "persistent": _number,
     "band": _number,
+    "alternate": _flag,
     "together": _number,
     "cluster": _number,
     "resident": _count,

@@ -18,6 +18,7 @@ from texpr.polyhedral.mapped.sync import (
     Pipe,
     PipeKind,
     Release,
+    Skip,
     Sync,
     Wait,
     WaitGroup,
@@ -41,6 +42,8 @@ def sync_text(node: Sync) -> str:
             return f"wait {pipe}"
         case Release(pipe=pipe, behind=behind):
             return f"release {pipe}{f' ({behind} behind)' if behind else ''}"
+        case Skip(pipe=pipe):
+            return f"skip {pipe}"
         case Close(kind=kind):
             return f"close group ({kind.value})"
         case WaitGroup(kind=kind, behind=behind, until=until):

@@ -17,9 +17,9 @@ scope (or of the named parts in it) arrived; what those threads did before is be
 **Pipes** are rings of `stages` slots. Each thread counts: its n-th `Acquire` begins turn n, waiting until turn
 n - stages was released; its n-th `Commit` says that its share of turn n is written, its n-th `Wait` lasts until turn n
 is full; `Release` says that it has read its share of the turn waited for last, or of one `behind` it; `Drain` lasts
-until the turns that the thread acquired are released. Counts go on over
-all loops, from launch to exit; the slot of a turn is turn mod `stages`. A write to one of the pipe's buffers goes to
-the slot of the turn acquired last, a read takes that of the turn waited for last.
+until the turns that the thread acquired are released; `Skip` passes over a turn that others of its part read and
+release. Counts go on over all loops, from launch to exit; the slot of a turn is turn mod `stages`. A write to one of
+the pipe's buffers goes to the slot of the turn acquired last, a read takes that of the turn waited for last.
 
 **Groups** are a thread's own: `Close` ends the group of the asynchronous operators of one kind that the thread issued
 since the last, `WaitGroup` lasts until all but the youngest `behind` of them are over; the threads of a warp issue and
@@ -148,6 +148,15 @@ class Release:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """The thread neither waits for the next turn nor releases it. A turn is told from the one `stages` before it by its
+    parity alone, so whoever waits again knows by another sync that that one is full."""
+
+    pipe: str
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
 class GroupKind(StrEnum):
     CP_ASYNC = "cp_async"
     WGMMA = "wgmma"
@@ -186,5 +195,5 @@ class Fence:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 
-InBlock = Barrier | Acquire | Drain | Commit | Wait | Release | Close | WaitGroup | Fence
+InBlock = Barrier | Acquire | Drain | Commit | Wait | Release | Skip | Close | WaitGroup | Fence
 Sync = InBlock | BetweenBlocks

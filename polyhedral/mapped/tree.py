@@ -83,8 +83,9 @@ class Loop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The body runs where the condition holds: the padding of a tile (`padding`), or the author's `if`. `orelse`
-    belongs to the author's `if` only. A barrier may stand inside only where the condition is uniform over its scope."""
+    """The body runs where the condition holds: the padding of a tile (`padding`), the author's `if`, or whose turn it
+    is. `orelse` belongs to the last two only. A barrier may stand inside only where the condition is uniform over its
+    scope, or where the other body has the same one."""
 
     condition: Condition | Read
     body: tuple["Node", ...]

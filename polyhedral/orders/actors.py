@@ -40,7 +40,7 @@ from texpr.polyhedral.mapped.operators import (
 )
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Drain, Fence, Wait, WaitGroup
+from texpr.polyhedral.mapped.sync import Acquire, Barrier, Close, Commit, Drain, Fence, Skip, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.mapped.walks import Path, acting, branches, operator_buffers, statements
@@ -167,7 +167,7 @@ class _Collector:
                     self.entries[buffer] = around.nodes
                 case Last(body=inside):
                     self.visit(inside, replace(around, nodes=(*around.nodes, node), path=(*path, 0)))
-                case Barrier() | Fence() | Acquire() | Drain() | Commit() | Wait() | Close() | WaitGroup():
+                case Barrier() | Fence() | Acquire() | Drain() | Commit() | Wait() | Skip() | Close() | WaitGroup():
                     pass
                 case _:
                     raise InternalError(f"{self.launch.name}: the accesses of a {type(node).__name__} are not ordered")

@@ -8,7 +8,7 @@ import numpy as np
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
-from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Skip, Wait
 from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.slot_rules import SlotRules
@@ -33,12 +33,13 @@ class RingRules:
     releases: dict[tuple[Ring, int], int] = field(default_factory=dict)
     waited: set[tuple[Ring, int]] = field(default_factory=set)
     freed: set[tuple[Ring, int]] = field(default_factory=set)  # turns whose release somebody waits for
+    skipped: set[tuple[int, str]] = field(default_factory=set)  # pipes of which threads pass over turns
     uses: list[tuple[int, int, Event, str]] = field(default_factory=list)  # block, point: must know of initialisation
     copied: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # cp.async copies of each thread
     filled: dict[tuple[str, int], int] = field(default_factory=dict)  # buffer and event -> turn that it writes
     read: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def event(self, node: Acquire | Drain | Commit | Wait | Release, number: int, event: Event) -> None:
+    def event(self, node: Acquire | Drain | Commit | Wait | Release | Skip, number: int, event: Event) -> None:
         pipe = self._pipe(event, node.pipe)
         ends = pipe.producers if isinstance(node, Acquire | Drain | Commit) else pipe.consumers
         end = next((e for e in ends if e.part in ("", event.part)), None)
@@ -64,6 +65,10 @@ class RingRules:
                 self._wait(pipe, number, event)
             case Release():
                 self._release(node, pipe, end, number, event)
+            case Skip():
+                self.skipped.add((event.launch, pipe.name))
+                self._next("wait", pipe, event)
+                self._count("release", pipe, event)[event.who] += 1
 
     def _acquire(self, pipe: Pipe, number: int, event: Event) -> None:
         before = self._next("acquire", pipe, event) - pipe.stages
@@ -106,6 +111,10 @@ class RingRules:
         self.waited.add((ring, turn))
         for thread in self.points.threads(number):
             self.points.graph.edge(self._full(ring, turn), self.points.goes_on(number, thread))
+            if turn >= pipe.stages and (event.launch, pipe.name) in self.skipped:
+                message = f"turn {turn} of {pipe.name} may be waited for before turn {turn - pipe.stages} is full"
+                before = self._full(ring, turn - pipe.stages)
+                self.findings.require(before, self.points.comes(number, thread), message, event.span)
 
     def _release(self, node: Release, pipe: Pipe, end: End, number: int, event: Event) -> None:
         turn = self._last("wait", pipe, event) - node.behind
@@ -198,14 +207,18 @@ class RingRules:
 
     def _next(self, what: str, pipe: Pipe, event: Event) -> int:
         """The number of this event of the threads, which must all be at the same."""
-        counts = self.counts.setdefault(
-            (what, event.launch, pipe.name, event.block), np.zeros(len(event.who), dtype=np.int64)
-        )
+        counts = self._count(what, pipe, event)
         found = np.unique(counts[event.who])
         if len(found) != 1:
             self.findings.fault(f"threads come to one {what} of {pipe.name} at different turns", event.span)
         counts[event.who] += 1
         return int(found[0])
+
+    def _count(self, what: str, pipe: Pipe, event: Event) -> Counts:
+        """How often each thread of the event's block came to such an event."""
+        return self.counts.setdefault(
+            (what, event.launch, pipe.name, event.block), np.zeros(len(event.who), dtype=np.int64)
+        )
 
     def _last(self, what: str, pipe: Pipe, event: Event) -> int:
         """The number of the last such event of the threads, -1 before the first."""

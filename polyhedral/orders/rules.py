@@ -25,6 +25,7 @@ from texpr.polyhedral.mapped.sync import (
     Fence,
     FenceKind,
     Release,
+    Skip,
     Wait,
     WaitGroup,
 )
@@ -75,7 +76,7 @@ class Rules:
         match event.node:
             case Barrier() as node:
                 self._barrier(node, number, event)
-            case Acquire() | Drain() | Commit() | Wait() | Release() as node:
+            case Acquire() | Drain() | Commit() | Wait() | Release() | Skip() as node:
                 self.rings.event(node, number, event)
             case Copy() as node:
                 self.rings.turns_of(number, event)

@@ -5,16 +5,20 @@
 
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
 order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
-around such loops goes on where they ended, and nothing new comes after its third turn.
+around such loops goes on where they ended, and nothing new comes after its third turn, or the third of each kind where
+conditions ask for its remainder.
 """
 
+import math
 from dataclasses import replace
 
+from texpr.grammar.ast import IndexBinary, IndexConst, IndexOp, IndexVar, Read
 from texpr.grammar.index.expr import const, minimum
+from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import WaitGroup
-from texpr.polyhedral.mapped.tree import Last, Loop, Node
+from texpr.polyhedral.mapped.tree import Guard, Last, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes
 
 OUTER_TURNS = 3
@@ -37,6 +41,18 @@ def _shortened(launch: Launch) -> Launch:
         if not isinstance(node, Loop) or node.digit is not None:
             return node
         outer = any(isinstance(inside, Loop) and not inside.unroll for inside in every_node(node.body))
-        return replace(node, extent=minimum(node.extent, const(OUTER_TURNS if outer else turns)))
+        most = OUTER_TURNS * _kinds(launch, node.index) if outer else turns
+        return replace(node, extent=minimum(node.extent, const(most)))
 
     return replace(launch, body=map_nodes(launch.body, few))
+
+
+def _kinds(launch: Launch, index: str) -> int:
+    """After how many turns of the loops of an index, one in each part, the conditions on it repeat themselves."""
+    found = [1]
+    for node in every_node(launch.body):
+        if isinstance(node, Guard) and not isinstance(node.condition, Read):
+            for part in walk(node.condition):
+                if isinstance(part, IndexBinary) and part.op is IndexOp.MOD and part.left == IndexVar(name=index):
+                    found += [part.right.value] if isinstance(part.right, IndexConst) else []
+    return math.lcm(*found)

@@ -24,6 +24,7 @@ from texpr.polyhedral.mapped.sync import (
     GroupKind,
     PipeKind,
     Release,
+    Skip,
     Sync,
     Wait,
     WaitGroup,
@@ -80,6 +81,8 @@ class Interleaved:
                 return self._turn(node, thread, self.pipes.wait(node, thread, part))
             case Release():
                 self.pipes.release(node, thread, part)
+            case Skip():
+                self.pipes.skip(node, thread, part)
             case Close():
                 self.groups.close(node, thread)
             case WaitGroup():

@@ -12,7 +12,7 @@ import numpy as np
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
-from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Wait
+from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, PipeKind, Release, Skip, Wait
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.clocks import NOTHING, Clocks, Snapshot, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
@@ -114,6 +114,9 @@ class Pipes:
     def wait(self, node: Wait, thread: Array, part: str) -> Waiting:
         pipe, block = self._ready(node, thread, part)
         number = self._count(self.waited, pipe, thread)
+        if number >= pipe.stages and not self.is_full(pipe, block, number - pipe.stages):
+            before = f"before turn {number - pipe.stages} is full"
+            raise failure(f"turn {number} of {pipe.name} is waited for {before}: their parity is one", node.span)
         return (
             lambda: self.is_full(pipe, block, number),
             lambda: self._join(thread, self.turn(pipe, block, number).full),
@@ -137,6 +140,10 @@ class Pipes:
             self.remote(target, agents, f"a release of {pipe.name}")
             if turn.releases > pipe.releases:
                 raise failure(f"turn {number} of {pipe.name} is released more than {pipe.releases} times", node.span)
+
+    def skip(self, node: Skip, thread: Array, part: str) -> None:
+        pipe, _ = self._ready(node, thread, part)
+        self._count(self.waited, pipe, thread)
 
     def filling(self, copy: Copy, thread: Array, part: str) -> tuple[Pipe, int, tuple[int, ...]]:
         """Of a copy into a pipe: its turn, and the blocks that it goes to."""
@@ -173,7 +180,9 @@ class Pipes:
                 return f"turn {number} of {name} is not full when the launch ends"
         return None
 
-    def _ready(self, node: Acquire | Drain | Commit | Wait | Release, thread: Array, part: str) -> tuple[Pipe, int]:
+    def _ready(
+        self, node: Acquire | Drain | Commit | Wait | Release | Skip, thread: Array, part: str
+    ) -> tuple[Pipe, int]:
         pipe, block = self.by_name[node.pipe], int(thread[0]) // self.geometry.threads
         producing = isinstance(node, Acquire | Drain | Commit)
         if not any(end.part in ("", part) for end in (pipe.producers if producing else pipe.consumers)):

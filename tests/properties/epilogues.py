@@ -87,6 +87,7 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
         stages=draw.choice((2, 3)),
         cluster=cluster,
         persistent=cluster * draw.choice((1, 2)),
+        alternate=draw.random() < 0.4,
     )
     sizes = {"M": 8 * draw.randint(1, 12), "N": 8 * draw.randint(1, 12), "K": 8 * draw.randint(1, 10)}
     candidate: Candidate = replace(found, launches={name: own})

@@ -32,6 +32,31 @@ TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, k
   }
 }
 
+// Sums of several times 64 rows of a warpgroup, one block below the other.
+template <int kRows, int kColumns>
+struct RowBlocks {
+  static_assert(kRows % 64 == 0, "blocks have 64 rows");
+  Accumulator<64, kColumns> block[kRows / 64];
+
+  TX_FN f32& operator()(int i, Here here = Here::now()) { return block[i / (kColumns / 2)](i % (kColumns / 2), here); }
+};
+template <int kRows, int kColumns>
+TX_FN void settle(RowBlocks<kRows, kColumns>& c, Here here = Here::now()) {
+  TX_UNROLL
+  for (int i = 0; i < kRows / 64; ++i) settle(c.block[i], here);
+}
+template <int kDepth, class T, int kRows, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB,
+          int kRowsB, int kSwizzleB>
+TX_FN void contract(RowBlocks<kRows, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a, int row_a,
+                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b, int column_b,
+                    bool accumulate, Here here = Here::now()) {
+  TX_UNROLL
+  for (int i = 0; i < kRows / 64; ++i) {
+    const int below = kMajorA == Major::kK ? 64 * i : 0, beside = kMajorA == Major::kK ? 0 : 64 * i;
+    contract<kDepth>(c.block[i], a, row_a + below, column_a + beside, b, row_b, column_b, accumulate, here);
+  }
+}
+
 // By a warp: its 16 rows of c, kColumns of them from `column` on, rounded, as rows of the tile whose first element is
 // `first`, under a swizzle of its rows, which have kColumns elements.
 template <class T, int kColumns, int kWidth>

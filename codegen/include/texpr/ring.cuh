@@ -47,6 +47,8 @@ class Ring {
     reader_.advance();
     reader_.wait(here);
   }
+  // The next turn to be read is others': it is neither waited for nor released.
+  TX_FN void skip() { reader_.advance(); }
   template <int kBehind = 0>
   TX_FN void release(Here here = Here::now()) const {
     reader_.template release_after<kBehind>(here);

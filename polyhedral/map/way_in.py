@@ -1,0 +1,115 @@
+"""The way of a product's factors into a pipe: what one thread of a block starts for each step of what is summed.
+
+a from A                                          the rows of the block, each its own
+b from B, to all blocks of the cluster            of the columns each block its part
+"""
+
+from texpr.grammar.ast import IndexExpr
+from texpr.grammar.index.expr import ZERO, add, const, multiply
+from texpr.grammar.source import Span
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, in_terms
+from texpr.polyhedral.map.way_back import PANEL, Names, order, panel_of, var, view
+from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.program import Hazard
+
+
+class WayIn:
+    """The copies of a step into the tiles `a` and `b`, of so many `rows` and `columns`, in a cluster of so many
+    `ranks`, and the orders that a ring of so many `stages` keeps of them."""
+
+    def __init__(
+        self,
+        draft: Draft,
+        product: MatrixProduct,
+        at: Names,
+        *,
+        a: str,
+        b: tuple[str, ...],
+        rows: int,
+        columns: int,
+        ranks: int,
+        stages: int,
+    ) -> None:
+        self.draft, self.product, self.at, self.ranks, self.stages = draft, product, at, ranks, stages
+        self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
+        self.span: Span = product.one.update.span
+        self.orders: list[Order] = []
+        shared = (c for f, tile in zip(self.factors, b, strict=True) for c in self._shared(f, tile))
+        self.copies = (*self._own(a), *shared)
+
+    def _own(self, tile: str) -> tuple[Copy, ...]:
+        """The factor of the rows: each block its own."""
+        first = var(self.at.row)
+        if self.product.rows.k_contiguous:
+            return (self._copy(self.product.rows, tile, first, self.rows, (), own=True),)
+        panels = range(self.rows // PANEL)
+        return tuple(
+            self._copy(self.product.rows, tile, add(first, const(PANEL * p)), PANEL, (const(p),), own=True)
+            for p in panels
+        )
+
+    def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
+        """A factor of the columns: of a cluster each block its part, for all of them. Panels that blocks do not share
+        out evenly each of them brings a part of k of."""
+        first, rank, own = var(self.at.column), var(self.at.rank) if self.ranks > 1 else ZERO, self.ranks == 1
+        if factor.k_contiguous:
+            each = self.columns // self.ranks
+            begin = multiply(const(each), rank)
+            return (self._copy(factor, tile, add(first, begin), each, (), begin, own=own),)
+        width = panel_of(self.columns)
+        panels = self.columns // width
+        if panels % self.ranks == 0:
+            mine = [add(multiply(const(panels // self.ranks), rank), const(p)) for p in range(panels // self.ranks)]
+            deep, begin = DEPTH, ZERO
+        else:
+            mine = [const(p) for p in range(panels)]
+            deep, begin = DEPTH // self.ranks, multiply(const(DEPTH // self.ranks), rank)
+        return tuple(
+            self._copy(factor, tile, add(first, multiply(const(width), p)), width, (p,), begin, own=own, depth=deep)
+            for p in mine
+        )
+
+    def _copy(
+        self,
+        factor: MatrixFactor,
+        tile: str,
+        first: IndexExpr,
+        count: int,
+        panel: tuple[IndexExpr, ...],
+        begin: IndexExpr = ZERO,
+        *,
+        own: bool,
+        depth: int = DEPTH,
+    ) -> Copy:
+        """`count` of a factor's side from `first` on, at `begin` of its tile, by all of a step's k; or in a `panel`, by
+        so many of these from `begin` on."""
+        side, deep = var(self.at.x), add(begin, var(self.at.y)) if panel else var(self.at.y)
+        if panel:
+            over, place = ((self.at.y, const(depth)), (self.at.x, const(count))), (*panel, deep, side)
+        else:
+            over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
+        of = {
+            factor.index: add(first, side),
+            factor.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
+        }
+        id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
+        scope = Scope.BLOCK if own else Scope.CLUSTER
+        for reader in self.factors if factor is self.product.rows else (factor,):
+            flow = order(id, reader.id, tile, Hazard.FLOW, scope, self.span)
+            reused = order(reader.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.stages)
+            self.orders += (flow, reused)
+        return Copy(
+            id=id,
+            source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),
+            target=view(self.draft, tile, *place),
+            over=over,
+            completion=Completion.TRANSACTION,
+            pipe=self.at.ring,
+            own_block=own,
+            clipped=True,
+            span=self.span,
+        )
