@@ -12,10 +12,10 @@
         each 64 columns: d from c, rounded ;  C from d           while the next tile's factors are on their way
 
 Where warpgroups alternate, each of two makes every second tile, of all its rows, and the other sends back its own
-meanwhile. Phases of a ring are told by their parity, so one that passes over turns meets the one that reads them:
+meanwhile. A ring tells phases by their parity, so who passes over turns waits until the other has come to their last:
 
       for turn
-        if turn % 2 == group: for k { … } ;  barrier ;  the rest
+        if turn % 2 == group: for k { … } ;  arrive at barrier ;  the rest
         else: for k { skip ring } ;  barrier
 
 A turn is a tile: blocks stay, and take every so many. Tiles come in bands of some clusters, in each of them column
@@ -76,6 +76,7 @@ from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import (
     Acquire,
+    Action,
     Barrier,
     Close,
     Commit,
@@ -94,6 +95,7 @@ from texpr.polyhedral.mapped.sync import (
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
 
 LOAD, MULTIPLY = "load", "multiply"
+GROUP_NAMES = ("first", "second")  # of groups that alternate, and of what the other waits at
 LOAD_REGISTERS, MULTIPLY_REGISTERS = 40, 232  # of a thread; two parts of that have all registers of a multiprocessor
 
 
@@ -283,10 +285,18 @@ class _Piped:
         body: tuple[Node, ...] = (products, *rest)
         if self.choice.alternate:
             own = Compare(op=CompareOp.EQ, left=combine(IndexOp.MOD, var(at.turn), const(2)), right=var(at.group))
-            met = Barrier(scope=Scope.BLOCK, parts=(MULTIPLY,))
             passed = self._over_k(Skip(pipe=ring))
-            body = (Guard(condition=own, body=(products, met, *rest), orelse=(passed, met), uniform=Scope.WARPGROUP),)
+            inside = (products, self._met(Action.ARRIVE), *rest)
+            others = (passed, self._met(Action.BOTH))
+            body = (Guard(condition=own, body=inside, orelse=others, uniform=Scope.WARPGROUP),)
         return self._over_tiles(*body), *self.back.settled
+
+    def _met(self, action: Action) -> Node:
+        """A group says that it has come to the last step of its turn; or the other one waits for that."""
+        names = GROUP_NAMES if action is Action.ARRIVE else tuple(reversed(GROUP_NAMES))
+        first, second = (Barrier(scope=Scope.BLOCK, parts=(MULTIPLY,), action=action, name=name) for name in names)
+        whose = Compare(op=CompareOp.EQ, left=var(self.at.group), right=ZERO)
+        return Guard(condition=whose, body=(first,), orelse=(second,), uniform=Scope.WARPGROUP)
 
     def _product(self, again: Condition, columns: MatrixFactor, tile: str, sums: str) -> Contract:
         at = self.at
