@@ -14,7 +14,7 @@ from texpr.grammar.source import NO_SPAN
 from texpr.polyhedral.mapped.show import element_text
 
 if TYPE_CHECKING:
-    from texpr.polyhedral.figures.value import AccessFigures, Certificate, Sample, Step
+    from texpr.polyhedral.figures.value import AccessFigures, Certificate, Mean, Sample, Step
     from texpr.polyhedral.mapped.program import MappedProgram
     from texpr.polyhedral.program import Program, ProgramStatement
 
@@ -52,9 +52,14 @@ def access_json(figures: "AccessFigures") -> dict[str, Any]:
         "per_request": figures.parts,
         "ideal": figures.ideal,
         "requests": figures.requests,
+        "mean": None if figures.mean is None else _mean(figures.mean),
         "samples": [_sample(sample) for sample in figures.samples],
         "why": figures.why,
     }
+
+
+def _mean(mean: "Mean") -> dict[str, Any]:
+    return {"places": mean.places, "sectors": mean.parts, "ideal": mean.ideal, "requests": mean.requests}
 
 
 def _sample(sample: "Sample") -> dict[str, Any]:
@@ -131,8 +136,9 @@ def bytes_by_memory(found: "Sequence[AccessFigures]") -> dict[str, dict[str, int
     """The bytes that the requests of each launch's threads move: whole sectors, and wavefronts of shared memory."""
     totals: dict[str, dict[str, int]] = {}
     for one in found:
-        if one.parts is not None and one.requests is not None:
+        parts, requests = (one.mean.parts, one.mean.requests) if one.mean is not None else (one.parts, one.requests)
+        if parts is not None and requests is not None:
             unit = SECTOR_BYTES if one.memory.value == "global" else WAVEFRONT_BYTES
             own = totals.setdefault(one.launch, {})
-            own[one.memory.value] = own.get(one.memory.value, 0) + round(one.parts * one.requests * unit)
+            own[one.memory.value] = own.get(one.memory.value, 0) + round(parts * requests * unit)
     return totals

@@ -18,8 +18,9 @@ from texpr.grammar.index.linear import atom_names, linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.figures.certify import certificate
+from texpr.polyhedral.figures.mean import ENGINE_ALIGN_BYTES, SECTOR_BYTES, SPREAD, Array, Draw, Made, mean
 from texpr.polyhedral.figures.sites import Site, Sites
-from texpr.polyhedral.figures.value import AccessFigures, By, Certificate, Known, LaneDigit, Sample
+from texpr.polyhedral.figures.value import AccessFigures, By, Certificate, Known, LaneDigit, Mean, Sample
 from texpr.polyhedral.layout.banks import bank_use_of
 from texpr.polyhedral.mapped.places import PLACES, Memory, Place, Where
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
@@ -27,10 +28,6 @@ from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, 
 SAMPLES = 8  # places of a warp, of those that are tried
 TRIED = 24
 ENUMERATED = 1 << 20  # addresses of one access
-SECTOR_BYTES = 32
-ENGINE_ALIGN_BYTES = 16  # what a load from any address is made of
-
-Array = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def access_figures(program: MappedProgram) -> tuple[AccessFigures, ...]:
@@ -112,6 +109,7 @@ class _Launch:
             known=known,
             certificate=proof,
             samples=samples,
+            mean=self._mean(site, site.address) if samples and site.buffer.memory is Memory.GLOBAL else None,
             requests=self._requests(site) if samples else 0,
             why=why,
         )
@@ -156,7 +154,7 @@ class _Launch:
         counts = [extents.get(name) for name in depends]
         known = [count for count in counts if count is not None]
         if len(known) < len(counts) or prod(known) * self.lanes > ENUMERATED:
-            values = self._places(site)
+            values = self._places(site, _TRIED)
             steps = np.abs(np.diff(self._at(address, values), axis=1)).sum(axis=1)
             return int(steps.max()), Known.SAMPLES, None
         grid = np.meshgrid(*(np.arange(max(1, count)) for count in known), indexing="ij")
@@ -187,15 +185,15 @@ class _Launch:
             if d.place is Place.LANE
         }
 
-    def _places(self, site: Site) -> dict[str, Array]:
+    def _places(self, site: Site, draw: Draw) -> dict[str, Array]:
         """The values of all variables: a row for each place that is tried, a column for each lane where they differ."""
         sizes = {**self.program.report.representative}
         values: dict[str, Array] = {name: np.asarray(value, dtype=np.int64) for name, value in sizes.items()}
         for number, (name, turns) in enumerate(self.hosts.items()):
-            values[name] = _drawn(np.full(TRIED, turns), 101 + number)
+            values[name] = draw.below(turns, 101 + number)
         grid = [int(index_value(extent, {**sizes, **dict.fromkeys(self.hosts, 0)})) for extent in self.launch.grid]
-        blocks = [_drawn(np.full(TRIED, extent), 7 + number) for number, extent in enumerate(grid)]
-        warp = _drawn(np.full(TRIED, 1 if site.alone else site.warps), 3)
+        blocks = [draw.below(extent, 7 + number) for number, extent in enumerate(grid)]
+        warp = draw.below(1 if site.alone else site.warps, 3)
         values |= {"@" + place: at for place, at in zip(("grid.x", "grid.y", "grid.z"), blocks, strict=True)}
         values["@warp"] = warp
         cluster = self.launch.cluster
@@ -215,23 +213,25 @@ class _Launch:
         values |= {name: values[name][:, None] for name in self.hosts}
         for number, loop in enumerate(site.loops):
             extent = np.asarray(index_value(loop.extent, values))
-            column = np.broadcast_to(extent.min(axis=-1) if extent.ndim == 2 else extent, (TRIED,))
-            values[loop.name] = _drawn(column, 1009 + 13 * number)[:, None]
-            values["@empty"] = values.get("@empty", np.zeros(TRIED, dtype=np.int64)) + (column <= 0)
+            column = np.broadcast_to(extent.min(axis=-1) if extent.ndim == 2 else extent, (draw.places,))
+            values[loop.name] = draw.below(column, 1009 + 13 * number)[:, None]
+            values["@turns"] = values.get("@turns", np.ones(draw.places, dtype=np.int64)) * np.maximum(column, 0)
         return values
 
     def _at(self, address: IndexExpr, values: Mapping[str, Array]) -> Array:
         rows = max((np.shape(v)[0] for v in values.values() if np.ndim(v)), default=1)
         return np.broadcast_to(np.asarray(index_value(address, values)), (rows, self.lanes))
 
-    def _samples(self, site: Site, address: IndexExpr) -> tuple[Sample, ...]:
-        values = self._places(site)
-        shape = (TRIED, self.lanes)
-        active = np.broadcast_to(np.asarray(values.get("@empty", np.zeros(TRIED)) == 0)[:, None], shape).copy()
+    def _made(self, site: Site, address: IndexExpr, values: Mapping[str, Array], places: int) -> Made:
+        """Who makes the access at each place."""
+        shape = (places, self.lanes)
+        active = np.broadcast_to(np.asarray(values.get("@turns", np.ones(places)) > 0)[:, None], shape).copy()
         for condition in site.where:
             active &= np.broadcast_to(np.asarray(condition_value(condition, values)), shape)
+        wanted: tuple[Array, Array] | None = None
         if site.reach is not None:
             begin, end = (np.broadcast_to(np.asarray(index_value(e, values)), shape) for e in site.reach)
+            wanted = (begin, end)
             active &= (np.maximum(begin, 0) < np.minimum(end, site.width)) & (begin < end)
         if site.alone:
             active &= np.arange(self.lanes)[None, :] == 0
@@ -239,9 +239,13 @@ class _Launch:
             found_at = np.broadcast_to(np.asarray(index_value(at, values)), shape)
             active &= (found_at >= 0) & (found_at < index_value(extent, values))
         first = self._at(address, values) * site.buffer.dtype.size_bytes
-        if site.funnel:
-            first = first // ENGINE_ALIGN_BYTES * ENGINE_ALIGN_BYTES
-        told = [name for name in values if name.startswith("@") and name != "@empty"]
+        return Made(active=active, first=np.broadcast_to(first, shape), wanted=wanted)
+
+    def _samples(self, site: Site, address: IndexExpr) -> tuple[Sample, ...]:
+        values = self._places(site, _TRIED)
+        made = self._made(site, address, values, TRIED)
+        active, first = made.active, made.aligned(site)
+        told = [name for name in values if name.startswith("@") and name != "@turns"]
         told += [*self.hosts, *(loop.name for loop in site.loops)]
         found: dict[tuple[Any, ...], Sample] = {}
         for row in np.flatnonzero(active.any(axis=1)):
@@ -253,6 +257,13 @@ class _Launch:
             lanes = tuple(int(b) if on else None for b, on in zip(first[row], active[row], strict=True))
             found.setdefault(tuple(here.values()), Sample(at=here, first=lanes, parts=parts, ideal=ideal))
         return tuple(found.values())
+
+    def _mean(self, site: Site, address: IndexExpr) -> Mean | None:
+        """The means over places that are spread evenly, each with the turns of its loops; None where none is made."""
+        values = self._places(site, SPREAD)
+        made = self._made(site, address, values, SPREAD.places)
+        turns = values.get("@turns", np.ones(SPREAD.places, dtype=np.int64))
+        return mean(site, made, turns, self._warps(site))
 
     def _parts(self, site: Site, first: Array) -> tuple[int, int]:
         """Sectors, or wavefronts, of a request, and the least number for as many bytes."""
@@ -266,15 +277,20 @@ class _Launch:
     def _requests(self, site: Site) -> int:
         """The requests of all warps of the launch, as if all loops had their extents at the first place."""
         sizes = {**self.program.report.representative, **dict.fromkeys(self.hosts, 0)}
-        blocks = prod(max(0, int(index_value(extent, sizes))) for extent in self.launch.grid)
         values: dict[str, int] = {**sizes, **{d.name: 0 for d in self.launch.hardware}}
         turns = 1
         for loop in site.loops:
             turns *= max(0, int(index_value(loop.extent, values)))
             values[loop.name] = 0
-        warps = 1 if site.alone else site.warps
+        return self._warps(site) * turns
+
+    def _warps(self, site: Site) -> int:
+        """How often warps of the launch come to the loops around an access, twice where each asks for two chunks."""
+        sizes = {**self.program.report.representative, **dict.fromkeys(self.hosts, 0)}
+        values = {**sizes, **{d.name: 0 for d in self.launch.hardware}, **{loop.name: 0 for loop in site.loops}}
+        blocks = prod(max(0, int(index_value(extent, sizes))) for extent in self.launch.grid)
         blocks //= max(1, int(index_value(site.shared_by, values)))
-        return blocks * warps * turns * (2 if site.funnel else 1) * prod(self.hosts.values())
+        return blocks * (1 if site.alone else site.warps) * (2 if site.funnel else 1) * prod(self.hosts.values())
 
 
 def lane_digits(found: Sequence[tuple[int, int, int]], lanes: int) -> tuple[LaneDigit, ...] | None:
@@ -294,11 +310,14 @@ def lane_digits(found: Sequence[tuple[int, int, int]], lanes: int) -> tuple[Lane
 
 
 def _drawn(extents: Array, salt: int) -> Array:
-    """A value below each extent: 0, the last, the middle, then by a fixed rule."""
+    """0, the last, the middle, then by a fixed rule."""
     number = np.arange(len(extents), dtype=np.int64)
     most = np.maximum(extents - 1, 0)
     mixed = (number * 2654435761 + salt * 40503 * (number + 1)) % 1_000_003 * 7919 % np.maximum(extents, 1)
     return np.select([number == 0, number == 1, number == 2], [most * 0, most, most // 2], mixed)
+
+
+_TRIED = Draw(TRIED, _drawn)
 
 
 def _shown(address: IndexExpr) -> str:

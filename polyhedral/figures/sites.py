@@ -68,9 +68,9 @@ class Variable:
 class Site:
     """One access. `address` is None where it cannot be told, and `why` says so. A lane is active where all of `where`
     hold, and, since every access is proved to be in bounds, where each of `inside` is below its extent; `unasked`
-    counts conditions that data decides. `reach` are the elements of a lane's request that are wanted,
-    where not all are. `alone`: one thread of a block or of a part makes it;
-    `shared_by`: one of so many blocks."""
+    counts conditions that data decides. `reach` are the elements of a lane's request that are wanted, where not all
+    are: with `singly` a lane that wants only some asks for each by itself. `alone`: one thread of a block or of a part
+    makes it; `shared_by`: one of so many blocks."""
 
     path: Path
     statement: str
@@ -84,6 +84,7 @@ class Site:
     where: tuple[Condition, ...]
     inside: tuple[tuple[IndexExpr, IndexExpr], ...]
     reach: tuple[IndexExpr, IndexExpr] | None
+    singly: bool
     loops: tuple[Variable, ...]
     alone: bool
     unasked: int
@@ -246,6 +247,7 @@ class _Made:
     width: int = 1
     funnel: bool = False
     reach: tuple[IndexExpr, IndexExpr] | None = None
+    exact: bool = False
     count: int = 0
 
     def box(self, over: Box) -> None:
@@ -283,7 +285,7 @@ class _Made:
     def _within(self, within: Within, last: str, width: int | None) -> None:
         begin, end = self.scope.value(within.begin), self.scope.value(within.end)
         if width is not None:
-            self.reach = (begin, end)
+            self.reach, self.exact = (begin, end), within.exact
             return
         at = IndexVar(name=last)
         self.scope.where = (
@@ -315,6 +317,7 @@ class _Made:
             where=scope.where,
             inside=inside,
             reach=self.reach,
+            singly=self.reach is not None and (mode == "write" or (self.exact and not self.funnel)),
             loops=scope.loops,
             alone=self.alone,
             unasked=scope.unasked,

@@ -23,7 +23,8 @@ and d is the sum of count * bound. That no less will do is seen at any one warp.
 
 **A sample** is a place where some warp stands, as coordinates and loop indices, with the lanes that are active there
 and the `parts` (sectors of global memory, wavefronts of shared) that its request takes. `parts` of the figures is the
-mean over the samples, `ideal` the least number for as many bytes.
+mean over the samples, `ideal` the least number for as many bytes. Edges have more than their share of the samples; of
+requests of global memory a `Mean` has the share that they have of the launch.
 """
 
 from collections.abc import Mapping
@@ -107,6 +108,17 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """Of so many `places`, spread over all that a launch has: the `parts` of a request that is made, the `ideal` of
+    it, and how many the launch makes. It is an estimate: it proves nothing, and says what a profiler counts."""
+
+    places: int
+    parts: float
+    ideal: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessFigures:
     """`path` finds the operator in the launch's body (`walks.located`), `number` counts its accesses, reads first.
     `width` elements move in one request of a lane. `requests` are those of all warps of the launch at the
@@ -129,6 +141,7 @@ class AccessFigures:
     known: Known = Known.UNKNOWN
     certificate: Certificate | None = None
     samples: tuple[Sample, ...] = ()
+    mean: Mean | None = None
     requests: int | None = None
     why: str = ""
 
