@@ -40,12 +40,12 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Flat,
     Parted,
-    Piped,
     Scanned,
     Single,
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
 from texpr.polyhedral.mapped.ringed import Ringed

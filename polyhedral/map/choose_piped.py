@@ -18,15 +18,16 @@ from texpr.grammar.ast import Par, Seq
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import stages_of
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product, row_strides
-from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, piped_bytes
+from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.way_back import PANEL
-from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
+from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty, which matters where memory takes no longer
 LEAST_BUSY = 3  # where a side is shorter: tiles for the third part of the multiprocessors
+MOST_BEYOND = 2  # rows of boxes for each of those of a window
 LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
 MOST_STAGES = 12  # that the compiler chooses by itself
 BAND, UNALIGNED_BAND = 8, 4  # clusters; where rows are more in the L2 cache
@@ -55,7 +56,7 @@ class Tile:
 
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
-TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1) for cluster in (2, 1))
+TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
 
 
 def rate_of(choice: Piped, sums: int) -> float:
@@ -95,7 +96,11 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
 
 def _tiles(product: MatrixProduct) -> list[Tile]:
     """The tiles of each sum where the registers have room for all of them."""
-    return [tile for tile in TILES if tile.columns * product.sums <= MOST_COLUMNS]
+    return [
+        tile
+        for tile in TILES
+        if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns)
+    ]
 
 
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
@@ -107,15 +112,23 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     if depth < LEAST_SUM or others * rows * columns * depth < LEAST_PRODUCTS:
         return False
+    if product.window.loops and -(-_whole_rows(problem, product) // GROUP_ROWS) * GROUP_ROWS > MOST_BEYOND * rows:
+        return False
     tiles = _clusters(problem, product, Tile(1, PANEL // 2, 1))
     return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * tiles >= problem.target.multiprocessors
 
 
 def _clusters(problem: Problem, product: MatrixProduct, tile: Tile) -> int:
     """The clusters of tiles that there are."""
-    rows, columns, _ = product.sizes(problem)
+    rows, columns = _whole_rows(problem, product), product.sizes(problem)[1]
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     return -(-rows // (tile.rows * tile.cluster)) * -(-columns // tile.columns) * others
+
+
+def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
+    """The rows, those of boxes that go beyond them, too."""
+    boxes = product.row_boxes(problem)
+    return product.sizes(problem)[0] if boxes is None else GROUP_ROWS * problem.representative(boxes.total, {})
 
 
 def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float]:
@@ -129,9 +142,11 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     if tile.columns % PANEL:
         step *= HALVES if product.columns.k_contiguous else HALF_BOXES
     around = TILE_US + AREA_US * tile.rows * wide / AREA
-    found = CLUSTER_US * (tile.cluster - 1) + waves * (around + -(-depth // DEPTH) * step * CYCLE_US)
+    steps = problem.representative(product.steps, {})
+    found = CLUSTER_US * (tile.cluster - 1) + waves * (around + steps * step * CYCLE_US)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
-    moved = ((rows + columns * product.sums) * depth + rows * columns) * size * others
+    brought = rows * depth // product.places + columns * product.sums * depth
+    moved = (brought + rows * columns) * size * others
     return max(found, moved / MEMORY_BYTES), found
 
 
@@ -147,6 +162,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
     for."""
     at_once = problem.target.multiprocessors // tile.cluster
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
+    boxes = product.row_boxes(problem)
     choice = Piped(
         along=product.columns.index,
         across=product.rows.index,
@@ -155,6 +171,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         persistent=min(at_once, _clusters(problem, product, tile)) * tile.cluster,
         cluster=tile.cluster,
         band=UNALIGNED_BAND if between else BAND,
+        box=dict(zip(boxes.indices, boxes.sizes, strict=True)) if boxes is not None else {},
         memory=memory_of(
             problem,
             product.one.nest.body,

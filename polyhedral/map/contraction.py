@@ -44,7 +44,7 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable, nest_of_seqs
-from texpr.polyhedral.map.side import Side, joinable
+from texpr.polyhedral.map.side import Side, at_condition, joinable
 from texpr.polyhedral.map.triangle import Boxed, boxed, is_inside
 from texpr.polyhedral.map.vectors import Element, arrays_of, at_places
 from texpr.polyhedral.map.work import Work, work
@@ -149,7 +149,7 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
                 element=(read.read.buffer, at_places(read.read.subscripts, once)),
                 dtype=problem.kernel.buffer(read.read.buffer).dtype,
                 side=side,
-                where=read.where,
+                where=at_condition(read.where, once) if read.where is not None else None,
             )
             for read, side in zip(reads, sides, strict=True)
         )

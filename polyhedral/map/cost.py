@@ -50,13 +50,13 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
-    Piped,
     Row,
     Scanned,
     Single,
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.ringed import Ringed
 
 

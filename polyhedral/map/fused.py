@@ -17,6 +17,7 @@ from texpr.grammar.ast import (
     Accumulate,
     Atomic,
     Bind,
+    Buffer,
     Gather,
     IndexExpr,
     IndexVar,
@@ -27,10 +28,12 @@ from texpr.grammar.ast import (
     Read,
     Seq,
     Stmt,
+    Subscript,
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, index_names, multiply, names, substitute
 from texpr.grammar.index.linear import linear
+from texpr.grammar.types import BF16, F16
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.map.merged import Merges, accesses, is_one, merged, with_merged
 from texpr.polyhedral.names import Names, names_taken
@@ -129,6 +132,8 @@ class _Pair:
                     return None
                 if name in own or not is_one(buffer, ends) or not self._walks(merged(buffer, subscripts, ends)):
                     return None
+                if ends[0] < ends[1] and isinstance(self.outer, Seq) and self._is_window(buffer, subscripts, ends):
+                    return None
                 low, high = found.get(name, ends)
                 found[name] = min(low, ends[0]), max(high, ends[1])
         changed = {name: ends for name, ends in found.items() if ends[0] < ends[1]}
@@ -142,6 +147,12 @@ class _Pair:
             for subscript in subscripts[changed[name][0] : changed[name][1] + 1]
         )
         return None if told else changed
+
+    def _is_window(self, buffer: Buffer, subscripts: tuple[Subscript, ...], ends: tuple[int, int]) -> bool:
+        """Whether loops move a window over an array of a type that tensor cores multiply: there each dimension is one
+        of a tensor map's boxes, which do not overlap as the rows of both dimensions as one would."""
+        moved = any(names(s) - self.indices for s in subscripts[ends[0] : ends[1] + 1])
+        return moved and buffer.dtype in (F16, BF16)
 
     def _without(self, node: Node) -> Node:
         """Accesses without what may stand in them."""

@@ -57,13 +57,13 @@ from texpr.polyhedral.mapped.candidate import (
     Deal,
     Flat,
     Parted,
-    Piped,
     Scanned,
     Single,
     Tallied,
     Tiled,
     widths_of,
 )
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.prove.additions import CHAIN

@@ -9,13 +9,17 @@
 Every subscript of a factor is the index of its side, what is summed, or something of neither; so a tile is a box of a
 tensor map, whose rows are 16 bytes apart or a multiple of that. A box ends where its array does: so what is summed is
 all of an array's dimension or whole steps of it, and rows and columns are all of the result's.
+
+Of several loops that are summed one goes in steps of 64, the others are places of a *window*, each with steps of its
+own. Then rows may be several indices, which the window moves over an array: boxes of all of them (`row_boxes.py`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, SizeVar, Stmt, Subscript
-from texpr.grammar.index.expr import ONE, const, names, substitute
+from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
+from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
 from texpr.grammar.index.interval import least, most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, DType
@@ -25,9 +29,12 @@ from texpr.polyhedral.map.beside import sums_beside
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.row_boxes import RowBoxes, best_sizes, is_windowed
+from texpr.polyhedral.map.side import Side
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import SM_80, SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
+from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.walk import subscript_names
 
 UNIT_BYTES = 16  # of the rows of a tensor map
@@ -39,17 +46,13 @@ MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixFactor:
-    """A factor of a sum with its side; `k_contiguous`: neighbours along what is summed lie side by side, else along the
-    side."""
+    """A factor of a sum with its side; `summed` is the index that goes in steps, `k_contiguous`: neighbours along it
+    lie side by side, else along the side."""
 
     one: Contraction
     factor: Factor
+    summed: str
     k_contiguous: bool
-
-    @property
-    def summed(self) -> str:
-        """The index of the sum."""
-        return self.one.reduction.loops[0].index
 
     @property
     def id(self) -> str:
@@ -105,8 +108,18 @@ class MatrixProduct:
 
     @property
     def summed(self) -> str:
-        """The index of the sum."""
-        return self.one.reduction.loops[0].index
+        """The index of the sum that goes in steps."""
+        return self.rows.summed
+
+    @property
+    def window(self) -> Side:
+        """The loops of the sum beside it."""
+        return Side(loops=tuple(loop for loop in self.one.reduction.loops if loop.index != self.summed))
+
+    @property
+    def row_loops(self) -> tuple[Par | Seq, ...]:
+        """The loops whose iterations are rows."""
+        return self.rows.factor.side.loops
 
     @property
     def sums(self) -> int:
@@ -125,18 +138,36 @@ class MatrixProduct:
 
     @property
     def extents(self) -> tuple[IndexExpr, IndexExpr, IndexExpr]:
-        """Rows, columns, and products of a sum."""
-        return self.rows.factor.side.extent, self.columns.factor.side.extent, self.one.extent
+        """Rows, columns, and products of a sum at each place of the window."""
+        (deep,) = (loop.extent for loop in self.one.reduction.loops if loop.index == self.summed)
+        return self.rows.factor.side.extent, self.columns.factor.side.extent, deep
+
+    @property
+    def places(self) -> int:
+        """Those of the window."""
+        return constant_value(self.window.extent) or 0 if self.window.loops else 1
+
+    @property
+    def steps(self) -> IndexExpr:
+        """Those of a sum."""
+        return multiply(const(self.places), ceildiv(self.extents[2], DEPTH))
 
     def sizes(self, problem: Problem) -> tuple[int, int, int]:
-        """The same at the representative sizes."""
+        """Rows, columns and products of a sum at the representative sizes."""
         rows, columns, depth = (problem.representative(extent, {}) for extent in self.extents)
-        return rows, columns, depth
+        return rows, columns, depth * self.places
+
+    def row_boxes(self, problem: Problem) -> RowBoxes | None:
+        """The boxes that rows of several indices are best in; None where they are neighbours of one."""
+        if len(self.row_loops) == 1:
+            return None
+        extents = [problem.representative(loop.extent, {}) for loop in self.row_loops]
+        return RowBoxes(loops=self.row_loops, sizes=best_sizes(extents))
 
     @property
     def others(self) -> tuple[Par, ...]:
         """The indices of which each value is a product of its own."""
-        sides = {self.rows.index, self.columns.index}
+        sides = {*self.rows.factor.side.indices, self.columns.index}
         return tuple(par for par in self.one.nest.pars if par.index not in sides)
 
 
@@ -153,12 +184,24 @@ def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True)
         return None
     direct: MatrixProduct | None = None
     nest = contracted_nest(region)
+    windowed: list[MatrixProduct] = []
     for ones in sums_beside(problem, nest):
         found = _product(problem, ones, nest.body, boxes=boxes)
+        if found is not None and found.window.loops:
+            windowed.insert(0, found)
+            continue
         if found is not None and found.boxed:
             return found
         direct = direct or found
-    return direct
+    return min(windowed, key=lambda own: _made(problem, own), default=direct)
+
+
+def _made(problem: Problem, product: MatrixProduct) -> int:
+    """How many iterations tiles have, those beyond the rows, too."""
+    rows, columns, _ = product.sizes(problem)
+    boxes = product.row_boxes(problem)
+    high = problem.representative(boxes.total, {}) if boxes is not None else -(-rows // GROUP_ROWS)
+    return high * columns * prod(problem.representative(par.extent, {}) for par in product.others)
 
 
 def product_of(problem: Problem, region: Region) -> MatrixProduct | None:
@@ -170,23 +213,25 @@ def _product(
     problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool
 ) -> MatrixProduct | None:
     one = ones[0]
-    if any(own.dtype != F32 or len(own.reduction.loops) != 1 or own.extent != one.extent for own in ones):
+    if any(own.dtype != F32 or own.extent != one.extent for own in ones) or one.nest.domain is not None:
         return None
-    extents = (*(par.extent for par in one.nest.pars), one.extent)
-    if one.nest.domain is not None or any(side.joins for own in ones for side in own.sides):
+    windowed = len(one.reduction.loops) > 1
+    joins = sum(side.joins for own in ones for side in own.sides)
+    if joins > windowed or any((len(own.reduction.loops) > 1) > (boxes and len(ones) == 1) for own in ones):
         return None
+    extents = (*(par.extent for par in one.nest.pars), *(loop.extent for loop in one.reduction.loops))
     longest = most(one.extent, size_ranges(problem.kernel))
     if not all(is_some(problem, extent) for extent in extents) or longest is None or longest > MOST_SUMMED:
         return None
     around = epilogue(problem, ones, body)
-    (first, second), *others = [
-        tuple(_factor(problem, own, f, boxes=boxes) for f in (own.first, own.second)) for own in ones
-    ]
+    (first, second), *others = [_factors(problem, own, boxes=boxes) for own in ones]
     if around is None or first is None or second is None:
         return None
     direct: list[MatrixProduct] = []
     for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
+            if columns.factor.side.joins:
+                continue
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
             if len(beside) < len(others):
                 continue
@@ -217,26 +262,41 @@ def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor
 
 def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
     """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
-    sides = (rows.index, columns.index)
+    loops = (*rows.factor.side.loops, *columns.factor.side.loops)
+    sides = tuple(loop.index for loop in loops)
     if output.dtype not in RESULTS or not _is_boxed(problem, output.element, sides, boxes=boxes):
         return False
-    whole = not boxes or all(
-        _ends_with(problem, output.element, factor.index, factor.factor.side.extent) for factor in (rows, columns)
-    )
+    whole = not boxes or all(_ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
     return whole and output.element[1][-1] == IndexVar(name=columns.index)
 
 
-def _factor(problem: Problem, one: Contraction, factor: Factor, *, boxes: bool) -> MatrixFactor | None:
+def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[MatrixFactor | None, MatrixFactor | None]:
+    """The factors, the innermost loop in steps with which both are such; all other loops have known extents."""
+    for deep in reversed(one.reduction.loops):
+        window = (loop.extent for loop in one.reduction.loops if loop is not deep)
+        if all(constant_value(extent) for extent in window):
+            first, second = (_factor(problem, one, factor, deep, boxes=boxes) for factor in (one.first, one.second))
+            if first is not None and second is not None:
+                return first, second
+    return None, None
+
+
+def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
-    summed, extent = one.reduction.loops[0].index, one.extent
+    summed, extent = deep.index, deep.extent
     if {one.first.dtype, one.second.dtype} not in ({F16}, {BF16}):
         return None
-    if factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
+    if factor.side.joins:
+        if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):
+            return None
+    elif factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
     whole = not boxes or linear(extent).is_multiple(DEPTH, problem.divisors)
     if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
-    return MatrixFactor(one=one, factor=factor, k_contiguous=factor.element[1][-1] == IndexVar(name=summed))
+    return MatrixFactor(
+        one=one, factor=factor, summed=summed, k_contiguous=factor.element[1][-1] == IndexVar(name=summed)
+    )
 
 
 def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:
@@ -252,8 +312,8 @@ def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr
     return problem.kernel.buffer(buffer).shape[dim] == extent
 
 
-def _is_boxed(problem: Problem, element: Element, indices: tuple[str, str], *, boxes: bool) -> bool:
-    """Whether two indices are a subscript each, one of them the last, of which neighbours lie side by side."""
+def _is_boxed(problem: Problem, element: Element, indices: tuple[str, ...], *, boxes: bool) -> bool:
+    """Whether some indices are a subscript each, one of them the last, of which neighbours lie side by side."""
     buffer, subscripts = element
     if len(subscripts) < 2 or (boxes and len(subscripts) > MAX_RANK) or any(isinstance(s, Gather) for s in subscripts):
         return False

@@ -46,16 +46,15 @@ from texpr.grammar.index.expr import (
     multiply,
     subtract,
 )
-from texpr.grammar.index.linear import linear
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
-from texpr.polyhedral.map.piped_fits import blocks_of, groups_of, slots_of
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
+from texpr.polyhedral.map.tile_rows import tile_rows
 from texpr.polyhedral.map.way_back import (
     ALIGN_BYTES,
     GROUP_WARPS,
@@ -69,9 +68,9 @@ from texpr.polyhedral.map.way_back import (
 )
 from texpr.polyhedral.map.way_in import WayIn
 from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma, wgmma_sums
-from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import (
@@ -96,7 +95,8 @@ from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node, Part, Parts
 
 LOAD, MULTIPLY = "load", "multiply"
 GROUP_NAMES = ("first", "second")  # of groups that alternate, and of what the other waits at
-LOAD_REGISTERS, MULTIPLY_REGISTERS = 40, 232  # of a thread; two parts of that have all registers of a multiprocessor
+# of a thread that loads, and of one that multiplies, by warpgroups of these: together no more than they begin with
+REGISTERS = {2: (40, 232), 3: (56, 152), 4: (56, 104)}
 
 
 def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
@@ -114,18 +114,17 @@ class _Piped:
     def __init__(self, draft: Draft, region: Region, choice: Piped, product: MatrixProduct) -> None:
         self.draft, self.region, self.choice, self.product = draft, region, choice, product
         fresh = draft.names.fresh
+        self.tile_rows = tile_rows(product, choice)
         self.at = Names(
             rank=fresh("rank"), cluster=fresh("cluster"), lane=fresh("lane"), group=fresh("group"), warp=fresh("warp"),
-            turn=fresh("turn"), k=fresh(f"{product.summed}_step"), row=fresh(f"{product.rows.index}_tile"),
+            turn=fresh("turn"), k=fresh(f"{product.summed}_step"), row=fresh(self.tile_rows.word),
             column=fresh(f"{product.columns.index}_tile"), x=fresh("x"), y=fresh("y"), m=fresh("m"), n=fresh("n"),
             depth=fresh("depth"), chunk=fresh("chunk"), block=fresh("block"), ring=fresh("ring"),
         )  # fmt: skip
         self.rows, self.columns = choice.tile[choice.across], choice.tile[choice.along]
-        self.groups, self.ranks, self.blocks = groups_of(choice), choice.cluster, blocks_of(choice)
-        height, width, length = product.extents
-        self.down = ceildiv(height, self.rows * self.ranks)  # clusters of tiles from top to bottom
-        self.across = ceildiv(width, self.columns)
-        self.steps = ceildiv(length, DEPTH)
+        self.groups, self.ranks, self.blocks = choice.groups, choice.cluster, choice.blocks
+        self.down = self.tile_rows.down(self.ranks)  # clusters of tiles from top to bottom
+        self.across = ceildiv(product.columns.factor.side.extent, self.columns)
         self.tiles = reduce(multiply, (par.extent for par in product.others), multiply(self.down, self.across))
         self.clusters = choice.persistent // self.ranks
         self.span, self.id = product.one.update.span, product.one.update.id
@@ -133,14 +132,9 @@ class _Piped:
         self.a = self._tile(product.rows, self.rows)
         self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
         self.c = tuple(self._sums() for _ in self.factors)
-        sides, known = ((height, self.ranks * self.rows), (width, self.columns)), draft.problem.divisors
-        ragged = tuple(not linear(extent).is_multiple(tile, known) for extent, tile in sides)
-        self.back = WayBack(
-            draft, product, self.at, sums=self.c, groups=self.groups, blocks=self.blocks, columns=self.columns,
-            slots=slots_of(choice), ragged=ragged, alternate=choice.alternate,
-        )  # fmt: skip
+        self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c)
         self.into = WayIn(
-            draft, product, self.at, a=self.a, b=self.b, rows=self.rows, columns=self.columns, ranks=self.ranks,
+            draft, product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns, ranks=self.ranks,
             stages=choice.stages,
         )  # fmt: skip
         self.orders: tuple[Order, ...] = (*self.back.orders, *self.into.orders)
@@ -177,7 +171,7 @@ class _Piped:
         group, warp = _digit(at.group, Place.WARPGROUP, self.groups), _digit(at.warp, Place.WARP, GROUP_WARPS)
         lane = _digit(at.lane, Place.LANE, self.draft.target.warp_size)
         load, multiply_ = self._load(), self._multiply()
-        shared = self.groups > 1  # else all threads have as many registers as there are
+        few, many = REGISTERS.get(self.groups, (None, None))  # else all threads have as many registers as there are
         digits = tuple(d for d in (cluster, rank, group, warp, lane) if self.ranks > 1 or d is not rank)
         begun = Barrier(scope=Scope.CLUSTER, relaxed=True) if self.ranks > 1 else Barrier(scope=Scope.BLOCK)
         body: tuple[Node, ...] = (
@@ -188,7 +182,7 @@ class _Piped:
             begun,
             Parts(
                 parts=(
-                    Part(name=LOAD, warps=GROUP_WARPS, body=(load,), registers=LOAD_REGISTERS if shared else None),
+                    Part(name=LOAD, warps=GROUP_WARPS, body=(load,), registers=few),
                     Part(
                         name=MULTIPLY,
                         warps=GROUP_WARPS * self.groups,
@@ -197,7 +191,7 @@ class _Piped:
                             Define(index=at.warp, digits=(warp,)),
                             *multiply_,
                         ),
-                        registers=MULTIPLY_REGISTERS if shared else None,
+                        registers=many,
                     ),
                 )
             ),
@@ -247,20 +241,21 @@ class _Piped:
             down=self.down, across=self.across, ranks=self.ranks, band=choice.band, others=self.product.others
         )
         rank = var(at.rank) if self.ranks > 1 else ZERO
-        return order.nodes(self.draft.names, turn, rank, (at.row, self.rows), (at.column, self.columns))
+        return order.nodes(self.draft.names, turn, rank, (at.row, self.tile_rows.unit), (at.column, self.columns))
 
     def _over_tiles(self, *body: Node) -> Loop:
         turns = combine(IndexOp.CEILDIV, subtract(self.tiles, var(self.at.cluster)), const(self.clusters))
         return Loop(index=self.at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
-        return Loop(index=self.at.k, extent=self.steps, body=body, span=self.span)
+        return Loop(index=self.at.k, extent=self.product.steps, body=body, span=self.span)
 
     # ---- the way in ----
 
     def _load(self) -> Node:
-        at = self.at
-        tiles = self._over_tiles(self._over_k(Acquire(pipe=at.ring), *self.into.copies, Commit(pipe=at.ring)))
+        at, into = self.at, self.into
+        step = self._over_k(Acquire(pipe=at.ring), *into.of_step, *into.copies, Commit(pipe=at.ring))
+        tiles = self._over_tiles(*into.of_tile, step)
         return _once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ()))  # others release its slots until then
 
     # ---- the products, and the way back ----
@@ -289,7 +284,7 @@ class _Piped:
             inside = (products, self._met(Action.ARRIVE), *rest)
             others = (passed, self._met(Action.BOTH))
             body = (Guard(condition=own, body=inside, orelse=others, uniform=Scope.WARPGROUP),)
-        return self._over_tiles(*body), *self.back.settled
+        return self._over_tiles(*self.back.of_tile, *body), *self.back.settled
 
     def _met(self, action: Action) -> Node:
         """A group says that it has come to the last step of its turn; or the other one waits for that."""

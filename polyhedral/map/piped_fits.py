@@ -1,15 +1,17 @@
 """Whether the choice of products of matrices on tensor cores fits them: its own numbers, and the band."""
 
 from collections.abc import Iterator
+from math import prod
 
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.way_back import PANEL, row_bytes
-from texpr.polyhedral.mapped.candidate import GROUP_ROWS, Piped
+from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
-MOST_GROUPS = 2  # that multiply, with all registers of a multiprocessor
+MOST_GROUPS, MOST_BOXES = 2, 4  # warpgroups that multiply, with all registers of a multiprocessor; of boxes
 MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has registers for
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
+FEW_COLUMNS = MOST_COLUMNS // 2  # that more warpgroups than two have room for
 CLUSTERS = (1, 2)
 WORD_BYTES = 16  # of a slot of a pipe
 
@@ -22,27 +24,18 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     return next(_faults(problem, product, choice), None)
 
 
-def groups_of(choice: Piped) -> int:
-    """The warpgroups that multiply."""
-    return 2 if choice.alternate else choice.tile[choice.across] // GROUP_ROWS
-
-
-def blocks_of(choice: Piped) -> int:
-    """How many times 64 rows of sums each of them holds."""
-    return choice.tile[choice.across] // GROUP_ROWS if choice.alternate else 1
-
-
-def slots_of(choice: Piped) -> int:
-    """Of what each of their warps sends back: one where the other group multiplies meanwhile."""
-    return 1 if choice.alternate else 2
-
-
 def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
     """The shared memory of a block."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    back = GROUP_ROWS * groups_of(choice) * slots_of(choice) * row_bytes(product, columns) if product.boxed else 0
+    back = GROUP_ROWS * choice.groups * choice.slots * row_bytes(product, columns) if product.boxed else 0
     brought = rows + columns * product.sums
     return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back
+
+
+def most_groups(product: MatrixProduct, columns: int) -> int:
+    """How many warpgroups may multiply in tiles of so many columns."""
+    few = len(product.row_loops) > 1 and columns * product.sums <= FEW_COLUMNS
+    return MOST_BOXES if few else MOST_GROUPS
 
 
 def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator[str]:
@@ -53,16 +46,25 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
         yield "`tile` gives the rows and the columns of a tile"
         return
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    if rows not in range(GROUP_ROWS, GROUP_ROWS * MOST_GROUPS + 1, GROUP_ROWS):
-        yield f"`tile`: {GROUP_ROWS} or {MOST_GROUPS * GROUP_ROWS} rows"
+    loops = [loop.index for loop in product.row_loops]
+    if choice.box.keys() != (set(loops) if len(loops) > 1 else set()):
+        yield f"`box` gives the sizes of boxes of {', '.join(loops)}, where rows are several indices"
+        return
+    if choice.box and (prod(choice.box.values()) != GROUP_ROWS or any(n & (n - 1) for n in choice.box.values())):
+        yield f"`box`: powers of two, {GROUP_ROWS} rows together"
+        return
+    most = MOST_GROUPS if choice.alternate else most_groups(product, columns)
+    if rows not in range(GROUP_ROWS, GROUP_ROWS * most + 1, GROUP_ROWS):
+        yield f"`tile`: multiples of {GROUP_ROWS} rows up to {most * GROUP_ROWS}"
+        return
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return
     if columns not in range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2):
         yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
     most = MOST_HELD // product.sums
-    if blocks_of(choice) * columns > most:
-        yield f"`tile`: {blocks_of(choice) * columns} columns of sums by each warpgroup, which holds {most}"
+    if choice.blocks * columns > most:
+        yield f"`tile`: {choice.blocks * columns} columns of sums by each warpgroup, which holds {most}"
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return

@@ -9,7 +9,7 @@ from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
 from texpr.polyhedral.map.way_back import PANEL, SWIZZLE_BYTES, WARP_ROWS
-from texpr.polyhedral.mapped.candidate import Piped
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.ringed import Ringed
 
 LEAST_BYTES = 4  # of what a thread copies at once

@@ -29,7 +29,8 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
 from texpr.polyhedral.map.states import is_state
-from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Contracted, Piped, first_of
+from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Contracted, first_of
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.program import ProvedProgram

@@ -42,8 +42,9 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.side import at_condition
 from texpr.polyhedral.map.vectors import Element, at_places, events_of
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Multiplied, Piped, Single, Tiled
+from texpr.polyhedral.mapped.candidate import Blocks, Choice, Contracted, Flat, Multiplied, Single, Tiled
 from texpr.polyhedral.mapped.operators import Copy, Generic
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.sync import Close, GroupKind, WaitGroup

@@ -7,21 +7,24 @@ for chunk < 4                                       64 columns each
   fence ;  barrier (warp) ;  C[…] from d            by one lane, while the next chunk is rounded
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Compare, CompareOp, IndexOp, IndexVar, Subscript
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexOp, IndexVar, Subscript
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply
+from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
+from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import store_rows
-from texpr.polyhedral.mapped.candidate import GROUP_ROWS
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import Action, Barrier, Close, Fence, FenceKind, GroupKind, Until, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
@@ -59,40 +62,44 @@ class Names:
 
 class WayBack:
     """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. A group has
-    so many `blocks` of 64 rows: its own of the tile, or all where groups `alternate`. `ragged`: tiles go beyond the
-    rows, the columns. `settled` is how a warp waits until its `slots` are free."""
+    so many `blocks` of 64 rows: its own of the tile, or all where groups alternate. `of_tile` defines where a group's
+    rows are. `settled` is how a warp waits until its `slots` are free."""
 
     def __init__(
         self,
         draft: Draft,
         product: MatrixProduct,
+        choice: Piped,
         at: Names,
+        rows: TileRows,
         *,
         sums: tuple[str, ...],
-        groups: int,
-        blocks: int,
-        columns: int,
-        slots: int,
-        ragged: tuple[bool, ...],
-        alternate: bool,
     ) -> None:
-        self.draft, self.product, self.at, self.all, self.sums = draft, product, at, sums, sums[0]
-        self.blocks, self.slots = blocks, slots
+        self.draft, self.product, self.at, self.rows, self.all, self.sums = draft, product, at, rows, sums, sums[0]
+        self.blocks, self.slots, columns = choice.blocks, choice.slots, choice.tile[choice.along]
         self.span, result = product.stored.span, product.result_dtype
         self.panel = panel_of(columns) if not product.boxed else row_bytes(product, columns) // result.size_bytes
-        above = multiply(const(GROUP_ROWS), var(at.block)) if blocks > 1 else ZERO
-        self.held = add(above, multiply(const(WARP_ROWS), var(at.warp)))  # the first row of a warp in its sums
-        self.row = self.held if alternate else add(multiply(const(GROUP_ROWS), var(at.group)), self.held)
+        above = var(at.block) if self.blocks > 1 else ZERO
+        # the first row of a warp in its sums
+        self.held = add(multiply(const(GROUP_ROWS), above), multiply(const(WARP_ROWS), var(at.warp)))
+        piece = above if choice.alternate else var(at.group)
+        defined, self.corner = rows.corner(draft.names, var(at.row), piece)
+        self.of_tile = defined if self.blocks == 1 else ()
         self.column = multiply(const(self.panel), var(at.chunk))
         self.orders: list[Order] = []
         finish = self._finish() if not product.boxed or not product.epilogue.plain else None
-        body: tuple[Node, ...] = () if finish is None else self._by_threads(finish, ragged)
+        body: tuple[Node, ...] = () if finish is None else self._by_threads(finish, self._inside(choice))
         self.settled: tuple[Node, ...] = ()
         if product.boxed:
             self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
-            body = (*body, *self._in_boxes(groups, finish, again=blocks * columns > slots * self.panel))
-        if blocks > 1:
-            body = (Loop(index=at.block, extent=const(blocks), body=body, unroll=True, span=self.span),)
+            body = (
+                *body,
+                *self._in_boxes(choice.groups, finish, again=self.blocks * columns > self.slots * self.panel),
+            )
+        if self.blocks > 1:
+            body = (
+                Loop(index=at.block, extent=const(self.blocks), body=(*defined, *body), unroll=True, span=self.span),
+            )
         self.loop = Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=self.span)
 
     def _order(
@@ -118,17 +125,21 @@ class WayBack:
             self._order(source.id, sink, sums, Hazard.FLOW)
         return found
 
-    def _by_threads(self, finish: Finish, ragged: tuple[bool, ...]) -> tuple[Node, ...]:
-        rows, columns = self.product.rows, self.product.columns
-        inside = [
-            Compare(op=CompareOp.LT, left=var(factor.index), right=factor.factor.side.extent)
-            for factor, beyond in zip((rows, columns), ragged, strict=True)
-            if beyond
-        ]
-        column = Define(index=columns.index, digits=(), offset=add(var(self.at.column), self.y))
-        row = Define(index=rows.index, digits=(), offset=add(add(var(self.at.row), self.row), self.x))
+    def _inside(self, choice: Piped) -> list[Condition]:
+        """Which elements of tiles there are."""
+        columns, known = self.product.columns, self.draft.problem.divisors
+        extent = columns.factor.side.extent
+        found = self.rows.beyond(choice.cluster, known)
+        if not linear(extent).is_multiple(choice.tile[choice.along], known):
+            found.append(Compare(op=CompareOp.LT, left=var(columns.index), right=extent))
+        return found
+
+    def _by_threads(self, finish: Finish, inside: Sequence[Condition]) -> tuple[Node, ...]:
+        column = Define(index=self.product.columns.index, digits=(), offset=add(var(self.at.column), self.y))
+        own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, self.x)
+        rows = (Define(index=index, digits=(), offset=value) for index, value in own.items())
         body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
-        body = (row, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
+        body = (*rows, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
         for index, extent in ((self.half, 2), (self.eight, self.panel // 8)):
             body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span),)
         return body
@@ -149,10 +160,10 @@ class WayBack:
         x, y = var(at.x), var(at.y)
         turn = var(at.chunk) if self.blocks == 1 else add(multiply(const(self.blocks), var(at.chunk)), var(at.block))
         slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, turn, const(self.slots)))
-        of = {
-            product.rows.index: add(add(var(at.row), self.row), x),
-            product.columns.index: add(add(var(at.column), self.column), y),
-        }
+        box, row, behind = self.rows.box(draft.names, at.x, WARP_ROWS)
+        first = self.rows.first_of(self.corner, var(at.warp), WARP_ROWS)
+        of = {index: add(place, behind[index]) for index, place in first.items()}
+        of[product.columns.index] = add(add(var(at.column), self.column), y)
         buffer, subscripts = product.result
         over = ((at.x, const(WARP_ROWS)), (at.y, const(self.panel)))
         unload = Unload(
@@ -165,9 +176,9 @@ class WayBack:
         )
         out = Copy(
             id=send,
-            source=view(draft, rows, *slot, x, y),
+            source=view(draft, rows, *slot, row, y),
             target=view(draft, buffer, *(in_terms(s, of) for s in subscripts)),
-            over=over,
+            over=(*box, (at.y, const(self.panel))),
             completion=Completion.BULK,
             clipped=True,
             span=self.span,

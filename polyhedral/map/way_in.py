@@ -2,24 +2,35 @@
 
 a from A                                          the rows of the block, each its own
 b from B, to all blocks of the cluster            of the columns each block its part
+
+Rows that are boxes of several indices come box by box, and the places of a window one step after the other:
+c = 64*(step / 9), r = step / 3 % 3, s = step % 3, so that what neighbouring places share of an image is in the cache.
 """
 
-from texpr.grammar.ast import IndexExpr
-from texpr.grammar.index.expr import ZERO, add, const, multiply
+from collections.abc import Mapping
+
+from texpr.grammar.ast import IndexExpr, IndexOp
+from texpr.grammar.index.expr import ZERO, add, combine, const, multiply
 from texpr.grammar.source import Span
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, in_terms
+from texpr.polyhedral.map.side import defined
+from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.way_back import PANEL, Names, order, panel_of, var, view
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.program import Hazard
 
 
 class WayIn:
-    """The copies of a step into the tiles `a` and `b`, of so many `rows` and `columns`, in a cluster of so many
-    `ranks`, and the orders that a ring of so many `stages` keeps of them."""
+    """The copies of a step into the tiles `a` and `b`, of these `rows` and so many `columns`, in a cluster of so many
+    `ranks`, and the orders that a ring of so many `stages` keeps of them; `of_tile` and `of_step` define where the rows
+    of a tile are, and the place of a step in a window."""
 
     def __init__(
         self,
@@ -29,7 +40,7 @@ class WayIn:
         *,
         a: str,
         b: tuple[str, ...],
-        rows: int,
+        rows: TileRows,
         columns: int,
         ranks: int,
         stages: int,
@@ -38,19 +49,41 @@ class WayIn:
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
         self.span: Span = product.one.update.span
         self.orders: list[Order] = []
+        window, self.deep = product.window, self._step(IndexOp.DIV)
+        self.of_step: tuple[Node, ...] = defined(window, self._step(IndexOp.MOD)) if window.loops else ()
+        self.of_tile, own = self._own(a)
         shared = (c for f, tile in zip(self.factors, b, strict=True) for c in self._shared(f, tile))
-        self.copies = (*self._own(a), *shared)
+        self.copies = (*own, *shared)
 
-    def _own(self, tile: str) -> tuple[Copy, ...]:
-        """The factor of the rows: each block its own."""
-        first = var(self.at.row)
-        if self.product.rows.k_contiguous:
-            return (self._copy(self.product.rows, tile, first, self.rows, (), own=True),)
-        panels = range(self.rows // PANEL)
-        return tuple(
-            self._copy(self.product.rows, tile, add(first, const(PANEL * p)), PANEL, (const(p),), own=True)
-            for p in panels
+    def _step(self, op: IndexOp) -> IndexExpr:
+        """Which step of what goes in steps a step is, or which place of the window it has."""
+        step, places = var(self.at.k), self.product.places
+        return combine(op, step, const(places)) if self.product.window.loops else step
+
+    def _own(self, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:
+        """The factor of the rows: each block its own; and what defines where they are."""
+        factor, first, rows = self.product.rows, var(self.at.row), GROUP_ROWS * self.rows.groups
+        if self.rows.boxes is not None:
+            return self._boxes(factor, tile)
+        if factor.k_contiguous:
+            return (), (self._copy(factor, tile, first, rows, (), own=True),)
+        panels = range(rows // PANEL)
+        return (), tuple(
+            self._copy(factor, tile, add(first, const(PANEL * p)), PANEL, (const(p),), own=True) for p in panels
         )
+
+    def _boxes(self, factor: MatrixFactor, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:
+        """The rows, a box for each 64 of them."""
+        names, nodes, copies = self.draft.names, list[Node](), list[Copy]()
+        over, row, behind = self.rows.box(names, self.at.x, GROUP_ROWS)
+        for group in range(self.rows.groups):
+            defines, corner = self.rows.corner(names, var(self.at.row), const(group))
+            nodes += defines
+            found = {index: add(first, behind[index]) for index, first in corner.first.items()}
+            place = (add(const(GROUP_ROWS * group), row), var(self.at.y))
+            over_all = (*over, (self.at.y, const(DEPTH)))
+            copies.append(self._made(factor, tile, over_all, place, found, var(self.at.y), own=True))
+        return tuple(nodes), tuple(copies)
 
     def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
         """A factor of the columns: of a cluster each block its part, for all of them. Panels that blocks do not share
@@ -88,14 +121,26 @@ class WayIn:
         """`count` of a factor's side from `first` on, at `begin` of its tile, by all of a step's k; or in a `panel`, by
         so many of these from `begin` on."""
         side, deep = var(self.at.x), add(begin, var(self.at.y)) if panel else var(self.at.y)
+        over: Box
+        place: tuple[IndexExpr, ...]
         if panel:
             over, place = ((self.at.y, const(depth)), (self.at.x, const(count))), (*panel, deep, side)
         else:
             over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
-        of = {
-            factor.index: add(first, side),
-            factor.summed: add(multiply(const(DEPTH), var(self.at.k)), deep),
-        }
+        return self._made(factor, tile, over, place, {factor.index: add(first, side)}, deep, own=own)
+
+    def _made(
+        self,
+        factor: MatrixFactor,
+        tile: str,
+        over: Box,
+        place: tuple[IndexExpr, ...],
+        side: Mapping[str, IndexExpr],
+        deep: IndexExpr,
+        *,
+        own: bool,
+    ) -> Copy:
+        of = {**side, factor.summed: add(multiply(const(DEPTH), self.deep), deep)}
         id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
         for reader in self.factors if factor is self.product.rows else (factor,):

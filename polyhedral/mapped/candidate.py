@@ -14,18 +14,15 @@ from dataclasses import dataclass, field
 from math import prod
 
 from texpr.grammar.ast import And, Condition, IndexVar
-from texpr.grammar.attributes import WARP
 from texpr.grammar.index.expr import conjunction, negation
 from texpr.grammar.strides import address_name
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.moves import Move
-from texpr.polyhedral.target import WARPGROUP
 
 Deal = tuple[tuple[str, int], ...]
 """Threads of a block dealt to indices, fastest first: (("j", 32), ("i", 8)) gives j the lanes and i eight warps."""
-
-GROUP_ROWS = 64  # of a warpgroup's products
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,32 +165,6 @@ class Contracted:
     parts: int = 1
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piped:
-    """A band of products of matrices on the tensor cores of a target with wgmma: one warpgroup of a block brings tiles
-    of both factors through a pipe of `stages`, the others multiply 64 rows each, or `alternate`: of two each makes
-    every second tile.
-
-    `tile`: the rows (`across`) and columns (`along`) of a block's tile. `cluster` blocks, one below the other, share
-    the tiles of the columns' factor, of which each brings its part to all. The launch has so many `persistent` blocks,
-    which stay for several tiles; these come in bands of `band` clusters, column after column.
-    """
-
-    along: str
-    across: str
-    tile: Mapping[str, int]
-    stages: int
-    persistent: int
-    cluster: int = 1
-    band: int = 8
-    alternate: bool = False
-    memory: Mapping[str, Memory] = field(default_factory=dict)
-
-    @property
-    def threads(self) -> int:
-        return WARPGROUP * WARP * (1 + (2 if self.alternate else self.tile[self.across] // GROUP_ROWS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,13 @@ from texpr.polyhedral.mapped.candidate import (
     Cores,
     Flat,
     Parted,
-    Piped,
     Row,
     Scanned,
     Single,
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.when import read_condition
@@ -286,6 +286,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "lines": _by_name(_text),
     "turns": _by_name(_number),
     "patch": _by_name(_number),
+    "box": _by_name(_number),
     "along": _text,
     "across": _text,
     "lanes": _number,

@@ -66,7 +66,7 @@ class Points:
 
     def _standing(self, launch: int, events: Sequence[Event]) -> tuple[int, ...]:
         """Threads that stand for all: the first, and of those that take part in the same events one, another of its
-        warp, and one of another warp."""
+        warp, and one of another warp; and the first of the warps of all of these, which may act for its warp."""
         threads = self.trace.launches[launch].threads
         warp = self.trace.program.target.warp_size
         taking_part = np.array([e.who for e in events]).reshape(len(events), threads)
@@ -79,7 +79,7 @@ class Points:
             found.add(first)
             found.update([t for t in group if t != first and t // warp == first // warp][:1])
             found.update([t for t in group if t // warp != first // warp][:1])
-        return tuple(sorted(found))
+        return tuple(sorted(found | {thread // warp * warp for thread in found}))
 
     def _chain(self, key: tuple[int, int], thread: int) -> None:
         last = self.begin(*key)

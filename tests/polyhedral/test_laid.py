@@ -9,7 +9,8 @@ import pytest
 
 import texpr
 from texpr.grammar.index.text import in_words
-from texpr.polyhedral.mapped.candidate import Candidate, Cases, Piped
+from texpr.polyhedral.mapped.candidate import Candidate, Cases
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.simulate.stage import simulate
 
 PLAIN = """kernel g(A: bf16[M, K]%s, B: bf16[K, N], C: bf16[M, N]) {

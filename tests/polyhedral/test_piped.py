@@ -19,8 +19,9 @@ from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.matrix_product import MAX_RANK, UNIT_BYTES
 from texpr.polyhedral.map.piped import GROUP_NAMES
-from texpr.polyhedral.mapped.candidate import Candidate, Piped
+from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.orders.happens import faults
@@ -281,7 +282,7 @@ def test_few_turns_stand_for_many() -> None:
 REFUSED = (
     (replace(piped(64, 64), along="i", across="j"), "`across` and `along`: the rows and columns are i and j"),
     (replace(piped(64, 64), tile={"i": 64}), "`tile` gives the rows and the columns of a tile"),
-    (piped(192, 64), "`tile`: 64 or 128 rows"),
+    (piped(192, 64), "`tile`: multiples of 64 rows up to 128"),
     (piped(64, 80), "`tile`: multiples of 32 columns up to 256"),
     (replace(piped(128, 224), alternate=True), "`tile`: 448 columns of sums by each warpgroup, which holds 384"),
     (piped(64, 64, cluster=3), "`cluster`: 1 or 2 blocks"),

@@ -19,7 +19,8 @@ import numpy as np
 import texpr
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Candidate, Piped
+from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.simulate.stage import simulate
 

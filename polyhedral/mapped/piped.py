@@ -1,0 +1,53 @@
+"""The form of products of matrices that a warpgroup brings tiles of; the other forms are in `candidate.py`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from texpr.grammar.attributes import WARP
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.target import WARPGROUP
+
+GROUP_ROWS = 64  # of a warpgroup's products
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piped:
+    """A band of products of matrices on the tensor cores of a target with wgmma: one warpgroup of a block brings tiles
+    of both factors through a pipe of `stages`, the others multiply 64 rows each, or `alternate`: of two each makes
+    every second tile.
+
+    `tile`: the rows (`across`) and columns (`along`) of a block's tile. `cluster` blocks, one below the other, share
+    the tiles of the columns' factor, of which each brings its part to all. The launch has so many `persistent` blocks,
+    which stay for several tiles; these come in bands of `band` clusters, column after column. `box`: of rows that are
+    several indices, `across` the last of them, how many values of each 64 rows have, powers of two.
+    """
+
+    along: str
+    across: str
+    tile: Mapping[str, int]
+    stages: int
+    persistent: int
+    cluster: int = 1
+    band: int = 8
+    alternate: bool = False
+    box: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> int:
+        """The warpgroups that multiply."""
+        return 2 if self.alternate else self.tile[self.across] // GROUP_ROWS
+
+    @property
+    def blocks(self) -> int:
+        """How many times 64 rows of sums each of them holds."""
+        return self.tile[self.across] // GROUP_ROWS if self.alternate else 1
+
+    @property
+    def slots(self) -> int:
+        """Of what each of their warps sends back: one where the other group multiplies meanwhile."""
+        return 1 if self.alternate else 2
+
+    @property
+    def threads(self) -> int:
+        return WARPGROUP * WARP * (1 + self.groups)
