@@ -1,11 +1,12 @@
 """The choice of rows: which loops inside a block go over one row that its threads hold, and how many threads these are.
 
-    softmax of 4096 columns   f32: 256 threads, 4 runs of 16 bytes each   bf16: 128 threads, 4 runs each
+    softmax of 4096 columns   f32: 512 threads, 2 runs of 16 bytes each   bf16: 256 threads, 2 runs each
     of 4093                   f32: 224 threads, 5 runs each               bf16: 96 threads, 6 runs each
 
 Measured on an H200, relative to a device copy: rows of 4096 in bf16 run at .97 to .98 with 2 to 8 runs of 16 bytes in
-each thread, at .81 with one, at .97 with 16; those of 4093 at .98 with 5 or 6, at .95 with 3, at .62 with one. So there
-are as many threads as leave few of them idle, each with about `RUNS` runs; a row that one warp holds needs no barrier.
+each thread, at .81 with one, at .97 with 16 (LayerNorm at .98 with 2, at .96 with 4); those of 4093 at .98 with 5 or 6,
+at .95 with 3, at .62 with one. So there are as many threads as leave few of them idle, each with about `RUNS` runs, or
+`ALIGNED_RUNS`; a row that one warp holds needs no barrier.
 
     softmax of 32000 columns  bf16: 512 threads, 8 runs each, 2 blocks on a multiprocessor
 
@@ -14,12 +15,12 @@ A block that has a multiprocessor for itself leaves memory idle while it compute
 there, and have as many of a row's runs as leave each thread enough beside them (by hand rows of 100003 run at .80 with
 three blocks on a multiprocessor, at .76 with one).
 
-    of 100003                 bf16: clusters of 4 blocks of 256 threads, 13 runs each     f32: clusters of 8
+    of 100003                 bf16: clusters of 8 blocks of 256 threads, 7 runs each     f32: 13 runs each
     of 524288                 both: clusters of 16 blocks of 512 threads, of bf16 two on a multiprocessor
 
 A row for which no block has room in its registers, or room for itself alone, has a cluster of blocks (`row_clusters`):
-of few with long parts rather than of many, so that more rows are there at once (softmax of 257 x 100003 in bf16 runs at
-.81 with four blocks and two on a multiprocessor, at .77 with eight and three).
+with parts as long as leave several blocks room (softmax of 257 x 100003 in bf16 runs at .86 with eight blocks and four
+on a multiprocessor, at .81 with four and two).
 
 Where one loop alone reads a row, a vector that every block reads stays in the L1: held beside the row it took as many
 registers again, and a matrix of 8192 x 32000 in f32 times a vector ran at .81, with runs of it in the loop at .99.
@@ -45,7 +46,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, LONG, MANY, NARROW_BYTES, READ
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, usable
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, arrays_of, element_width
 from texpr.polyhedral.mapped.candidate import Row
@@ -53,6 +54,7 @@ from texpr.polyhedral.target import REGISTERS
 from texpr.polyhedral.walk import read_accesses, subscript_names, written
 
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
+ALIGNED_RUNS = 2  # of aligned rows that are written, where half as many threads as a block may have are enough
 LEAST_RUNS, MOST_RUNS = 2, 8
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 LONG_ROW = 1 << 15  # elements: no block has room for such a row, or it has for nothing else
@@ -135,6 +137,8 @@ def _row(
     """The loops that hold something, with threads for them."""
     warp, found = problem.target.warp_size, list[tuple[tuple[int, bool, int, int], ChosenRow]]()
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
+    short = not line and runs <= ALIGNED_RUNS * problem.target.max_threads // 2
+    best = ALIGNED_RUNS if short and any(isinstance(loop, Par) for loop in loops) else RUNS
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
         held = _holding(problem, stmts, loops, threads, width, line)
         if held is None:
@@ -145,7 +149,7 @@ def _row(
         many = max(0, rounds - MOST_RUNS * scale)
         alone = threads == warp and not many
         few = not alone and rounds < LEAST_RUNS * scale
-        price = (many, few, 0 if alone else 1 + idle, abs(rounds - RUNS * scale))
+        price = (many, few, 0 if alone else 1 + idle, abs(rounds - best * scale))
         row = ChosenRow(loops=_touching(loops, held), width=width, threads=threads, line=line)
         found.append((price, row))
     usual = min(found, key=lambda one: one[0])[1] if found else None
@@ -175,27 +179,22 @@ def _long(
 ) -> ChosenRow | None:
     """Few threads with long parts of a row, in one block or a cluster of them, where the usual number of threads leaves
     no room for another block, or none have room. Of elements below 32 bits whose runs are counted from a line, a thread
-    that writes such a row has two thirds of the room: it spilled up to 60 registers with 52 of a row (one that only
-    reads does not: cross entropy of 100003 columns runs at .73 with three blocks, at .67 with two). Such a row beside
-    a vector of all rows does better in more blocks that wait for it by turns (RMSNorm of 100003 columns at .72 with
-    three of 8 on a multiprocessor, at .65 with two of 4). Where one loop alone reads a row it needs nobody else
-    meanwhile, but runs that are counted from a line, which is read one element
-    at a time where it is not held."""
+    that writes such a row has less room: it spilled up to 60 registers with 52 of a row (one that only reads does not:
+    cross entropy of 100003 columns runs at .73 with three blocks, at .67 with two). Where one loop alone reads a row it
+    needs nobody else meanwhile, but runs that are counted from a line, which is read one element at a time where it is
+    not held."""
     target = problem.target
     own = None if usual is None else held_by(problem, stmts, usual.loops, usual.threads * width, line)
     room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
     streams = not line or (own is not None and own.rounds <= MOST_RUNS)
     alone = len(loops if usual is None else usual.loops) == 1
     narrow, wrote = width * 4 > ACCESS_BYTES, any(isinstance(loop, Par) for loop in loops)
-    unpacked = line and narrow and wrote
-    beside = unpacked and any(_reads_beside(problem, loop, loops) for loop in loops)
+    beside = any(_reads_beside(problem, loop, loops) for loop in loops)
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
-    read = narrow and not wrote and not line
-    usable = [long for long in LONG if read or long not in READ]
-    for long in sorted(usable, key=lambda one: one.resident < MANY) if beside else usable:
+    for long in usable(narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside):
         held = _holding(problem, stmts, loops, long.threads * long.ranks, width, line)
-        room = long.room_bytes * 2 // 3 if unpacked else long.room_bytes
+        room = long.unpacked_bytes if line and narrow and wrote else long.room_bytes
         fits = long.threads * long.resident <= target.resident_threads
         if held is None or not fits or long.ranks > min(target.max_cluster, most_ranks):
             continue

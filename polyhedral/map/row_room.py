@@ -10,6 +10,7 @@ from texpr.polyhedral.target import REGISTERS
 
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
 HELD_BYTES = 256  # of one thread's registers
+FOUR_BYTES = 112  # of narrow elements of a row, of a thread with 64 registers: 7 runs
 NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spilled up to 68 registers
 
 
@@ -25,22 +26,46 @@ class Long(NamedTuple):
         """Of a thread, beside what else it needs."""
         return 4 * (REGISTERS // (self.threads * self.resident) - BESIDE)
 
+    @property
+    def unpacked_bytes(self) -> int:
+        """Room for a row whose narrow elements a thread unpacks as it writes."""
+        return max(self.room_bytes * 2 // 3, FOUR_BYTES if self.resident >= 4 else 0)
+
     def takes(self, size_bytes: int, width: int) -> bool:
         """Whether a thread holds runs of so many elements of that size well: of few bytes it has many registers to
         compute with, and where it reads them one by one, many to read into."""
         return (size_bytes >= 4 and (width > 1 or self.resident > 1)) or (width > 1 and self.resident > 1)
 
 
-MANY = 3  # blocks on a multiprocessor, of which one or another has its loads on their way
-READ = (Long(256, 4, 2),)  # narrow rows that are only read: cross entropy of 8192 x 32000 runs at .96 so, at .81 in 512
+READ = (Long(128, 8, 4), Long(128, 6, 8))  # narrow rows that are only read, the first where they are aligned
+UNPACKED = (Long(256, 4, 4), Long(256, 4, 8))  # narrow rows that are written, their runs counted from a line
+VECTORS = (Long(256, 4, 4), Long(512, 2, 8))  # rows of whole words beside vectors of all rows
 LONG = (
-    Long(256, 3, 1), *READ, Long(512, 2, 1), Long(256, 3, 2), Long(256, 3, 4), Long(256, 2, 4), Long(256, 3, 8),
-    Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
+    Long(256, 3, 1), READ[0], Long(512, 2, 1), Long(256, 3, 2), UNPACKED[0], UNPACKED[1], READ[1], Long(256, 3, 4),
+    Long(256, 2, 4), VECTORS[1], Long(256, 3, 8), Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16),
+    Long(512, 2, 16),
 )  # fmt: skip
 """On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16 at
 .79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread that is
 bound to 64 registers has 64 such elements in 32 of them, and spills where these are unpacked before the loop that reads
-them (.57)."""
+them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at .98 of a read in 4 of
+128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8, at .73 in 4 of 256. Rows
+beside vectors wait for these, too, and like a fourth block: LayerNorm of 8192 x 32000 in f32 runs at .94, with three at
+.90; of 100003 columns in bf16 at .60 and .57 (softmax at .86, in two of 4 at .81), RMSNorm in f32 at .81 in 512
+threads, at .76 in 256."""
+
+
+def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: bool) -> tuple[Long, ...]:
+    """What a row may have, the best of what has room for it first: one that several loops only read, or that is
+    written, its runs counted from a line, `beside` a vector of all rows."""
+    told = {*READ, *UNPACKED, *VECTORS}
+    if narrow and reads:
+        told -= {*READ[bool(line) :]}
+    if narrow and writes and line:
+        told -= {*UNPACKED}
+    if beside and not narrow:
+        told -= {*VECTORS}
+    return tuple(long for long in LONG if long not in told)
 
 
 def most_bytes(size_bytes: int, max_cluster: int) -> int:

@@ -61,7 +61,7 @@ def reads(program: MappedProgram, name: str) -> int:
 
 
 def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
-    for dtype, ranks, resident in (("f32", 8, 3), ("bf16", 4, 2)):
+    for dtype, ranks, resident in (("f32", 8, 3), ("bf16", 8, 4)):
         program = mapped(SOFTMAX.format(t=dtype, m=257, n=100003))
         choice, launch = one(program.candidate)[1], only_launch(program)
         assert (choice.cluster, choice.threads, choice.resident) == (ranks, 256, resident)
@@ -70,14 +70,14 @@ def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
     assert one(mapped(SOFTMAX.format(t="bf16", m=8192, n=32000)).candidate)[1].cluster == 1
 
 
-def test_a_narrow_row_that_is_only_read_leaves_room_for_a_third_block() -> None:
+def test_a_narrow_row_that_is_only_read_has_many_small_blocks() -> None:
     text = SOFTMAX.format(t="bf16", m=257, n=100003)
     reading = text.replace("par 100003 j { Y[i, j] = bf16(exp(f32(X[i, j]) - m) / s) }", "Y[i] = bf16(s)")
     found = one(mapped(reading.replace("Y: bf16[257, 100003]", "Y: bf16[257]")).candidate)[1]
-    assert (found.cluster, found.threads, found.resident) == (4, 256, 3)
+    assert (found.cluster, found.threads, found.resident) == (8, 128, 6)
     short = reading.replace("257", "8192").replace("100003", "32000")
     found = one(mapped(short.replace("Y: bf16[8192, 32000]", "Y: bf16[8192]")).candidate)[1]
-    assert (found.cluster, found.threads, found.resident) == (2, 256, 4)
+    assert (found.cluster, found.threads, found.resident) == (4, 128, 8)
 
 
 def test_a_narrow_ragged_row_beside_a_vector_has_more_blocks_that_wait_by_turns() -> None:
@@ -86,7 +86,11 @@ def test_a_narrow_ragged_row_beside_a_vector_has_more_blocks_that_wait_by_turns(
         par 100003 j { Y[i, j] = bf16(f32(X[i, j]) * rsqrt(s) * f32(G[j])) }
     } }"""
     found = one(mapped(text).candidate)[1]
-    assert (found.cluster, found.threads, found.resident) == (8, 256, 3)
+    assert (found.cluster, found.threads, found.resident) == (8, 256, 4)
+    wide = one(mapped(text.replace("bf16", "f32")).candidate)[1]
+    assert (wide.cluster, wide.threads, wide.resident) == (8, 512, 2)
+    short = text.replace("bf16", "f32").replace("257", "8192").replace("100003", "32000")
+    assert one(mapped(short).candidate)[1].resident == 4
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"

@@ -348,6 +348,34 @@ TX_FN ChunksOf<Memory, kCount> chunks_exactly(const Memory& from, Index index, W
   return c;
 }
 
+// The same of an array that begins at a multiple of 16 bytes: one chunk at most leaves it, behind its last whole one.
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN ChunksOf<Memory, kCount> chunks_inside(const Memory& from, Index index, Wanted<kCount> wanted, i64 room,
+                                             Here here = Here::now()) {
+  const int bytes = bytes_past(from, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
+  const bool any = wanted.any();
+  const int first = past + (any ? wanted.first() : 0), last = past + (any ? wanted.last() : 0);
+  const Index chunk = index - past, behind = chunk + kCount, rest = static_cast<Index>(room - room % kCount);
+  const bool low = any && first < kCount, high = any && last > kCount;
+  ChunksOf<Memory, kCount> c = {{}, {}, bytes};
+  if (low && (!wanted.behind || chunk < rest)) c.low = load_part<kCount, kCache>(from, chunk, first, last, here);
+  if (high && (!wanted.behind || behind < rest)) {
+    c.high = load_part<kCount, kCache>(from, behind, first - kCount, last - kCount, here);
+  }
+  if (wanted.behind && ((low && chunk == rest) || (high && behind == rest))) {
+    VectorOf<Memory, kCount> v = {};
+    const int from_chunk = chunk == rest ? 0 : kCount;
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (i < room % kCount && first - from_chunk <= i && i < last - from_chunk) {
+        v.packed.set(i, load<1, kCache>(from, rest + i, here).packed.get(0));
+      }
+    }
+    (chunk == rest ? c.low : c.high) = v;
+  }
+  return c;
+}
+
 // The same where all are wanted. At an aligned address the chunk behind is not touched: the same one is read again,
 // which is no branch.
 template <int kCount, class Place, Cache kCache = Cache::kPlain, class Memory, class Index>
