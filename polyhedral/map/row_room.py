@@ -6,6 +6,7 @@ bf16    450 kB; 1.1 MB in 16 blocks of 512 threads, two on a multiprocessor
 
 from typing import NamedTuple
 
+from texpr.grammar.attributes import WARP
 from texpr.polyhedral.target import REGISTERS
 
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
@@ -37,7 +38,8 @@ class Long(NamedTuple):
         return (size_bytes >= 4 and (width > 1 or self.resident > 1)) or (width > 1 and self.resident > 1)
 
 
-READ = (Long(128, 8, 4), Long(128, 6, 8))  # narrow rows that are only read, the first where they are aligned
+FEW = 4 * WARP  # threads of a small block
+READ = (Long(FEW, 8, 4), Long(FEW, 6, 8))  # narrow rows that are only read, the first where they are aligned
 UNPACKED = (Long(256, 4, 4), Long(256, 4, 8))  # narrow rows that are written, their runs counted from a line
 VECTORS = (Long(256, 4, 4), Long(512, 2, 8))  # rows of whole words beside vectors of all rows
 LONG = (
