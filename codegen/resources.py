@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from texpr.codegen.elf import sections, symbols
 from texpr.grammar.diagnostics import fail
 from texpr.polyhedral.target import Target
 
@@ -39,28 +40,16 @@ def resources(cubin: bytes) -> dict[str, Resources]:
         raise fail("E0606", f"the cubin cannot be read: {why}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    name: str
-    offset: int
-    size: int
-    link: int
-    entry: int
-
-
 def _read(cubin: bytes) -> dict[str, Resources]:
-    if cubin[:5] != b"\x7fELF\x02":
-        raise KeyError("it is no ELF file of 64 bits")
-    sections = list(_sections(cubin))
-    by_name = {section.name: section for section in sections}
-    symbols = _symbols(cubin, by_name[".symtab"], by_name[".strtab"])
+    by_name = sections(cubin)
+    names = [name for name, _ in symbols(cubin, by_name[".symtab"], by_name[".strtab"])]
     told: dict[int, dict[int, int]] = {}
     info = by_name[".nv.info"]
     for attribute, symbol, value in _attributes(cubin[info.offset : info.offset + info.size]):
         told.setdefault(attribute, {})[symbol] = value
     found: dict[str, Resources] = {}
     for symbol, registers in told.get(REGISTERS, {}).items():
-        name = symbols[symbol]
+        name = names[symbol]
         if f".text.{name}" in by_name:
             shared = by_name.get(f".nv.shared.{name}")
             found[name] = Resources(
@@ -69,25 +58,6 @@ def _read(cubin: bytes) -> dict[str, Resources]:
                 shared_bytes=shared.size if shared is not None else 0,
             )
     return found
-
-
-def _sections(cubin: bytes) -> Iterator[_Section]:
-    (start,) = struct.unpack_from("<Q", cubin, 0x28)
-    each, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    heads = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + each * k) for k in range(count)]
-    text = heads[names][4]
-    for head in heads:
-        yield _Section(_text(cubin, text + head[0]), head[4], head[5], head[6], head[9])
-
-
-def _symbols(cubin: bytes, table: _Section, names: _Section) -> list[str]:
-    count = table.size // 24
-    starts = [struct.unpack_from("<I", cubin, table.offset + 24 * k)[0] for k in range(count)]
-    return [_text(cubin, names.offset + start) for start in starts]
-
-
-def _text(cubin: bytes, start: int) -> str:
-    return cubin[start : cubin.index(b"\0", start)].decode()
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, int, int]]:

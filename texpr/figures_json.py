@@ -7,6 +7,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from texpr.codegen.artifact import json_condition, json_expr
+from texpr.codegen.cuda.names import file_name
 from texpr.grammar.ast import Gather, IndexVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.text import in_words
@@ -34,6 +35,7 @@ def access_json(figures: "AccessFigures") -> dict[str, Any]:
     return {
         "launch": figures.launch,
         "path": list(figures.path),
+        "line": None if figures.place is None else {"file": file_name(figures.place[0]), "number": figures.place[1]},
         "statement": figures.statement,
         "number": figures.number,
         "mode": figures.mode,

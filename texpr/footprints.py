@@ -68,7 +68,9 @@ def _figures(entry: Mapping[str, Any], sample: Mapping[str, Any]) -> str:
     )
     wide = f", {entry['width']} elements together" if entry["width"] > 1 else ""
     unit = entry["unit"] if sample["parts"] != 1 else entry["unit"][:-1]
-    return f"{sample['parts']} {unit}, {sample['ideal']} at best{wide}{d}; warp at {at or 'the first place'}"
+    counted = entry.get("counted")
+    told = f"; ncu counted {counted['per_request']:.4g} of each request of its line" if counted else ""
+    return f"{sample['parts']} {unit}, {sample['ideal']} at best{wide}{d}; warp at {at or 'the first place'}{told}"
 
 
 def _owners(entry: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[int, int]:

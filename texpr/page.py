@@ -116,16 +116,21 @@ def _accesses(own: Sequence[Mapping[str, Any]]) -> str:
         "together",
         "",
     )
+    counted = [entry.get("counted") for entry in own]
+    head = (*head, *(("counted each", "counted") if any(counted) else ()))
     rows = []
-    for entry in own:
+    for entry, found in zip(own, counted, strict=True):
         per = "" if entry["per_request"] is None else _counted(entry["per_request"], entry["unit"])
         ideal = "" if entry["ideal"] is None else f"{entry['ideal']:g}"
         d = "" if entry["d"] is None else str(entry["d"])
         known = "" if entry["d"] is None else str(entry["d_by"])
         requests = "" if entry["requests"] is None else f"{entry['requests']:,}"
         shown = (entry["statement"], entry["mode"], entry["relation"], entry["memory"], d, known)
-        rows.append((*shown, per, ideal, requests, str(entry["width"]), entry["why"]))
-    return _table(head, rows, numbers={4, 7, 8, 9}, marked={k for k, entry in enumerate(own) if _wasteful(entry)})
+        more = (f"{found['per_request']:.4g}", f"{found['requests']:,}") if found else ("", "")
+        rows.append((*shown, per, ideal, requests, str(entry["width"]), entry["why"], *(more if any(counted) else ())))
+    return _table(
+        head, rows, numbers={4, 7, 8, 9, 11, 12}, marked={k for k, entry in enumerate(own) if _wasteful(entry)}
+    )
 
 
 def _counted(count: float, unit: str) -> str:

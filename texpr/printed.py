@@ -1,5 +1,6 @@
 """Stages of a compiled kernel as they print: what `Compiled.mapping` and `Compiled.graph` give."""
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -40,13 +41,14 @@ class MappingView:
 
         return {**mapping_json(self.program), "alternatives": alternatives_json(self.alternatives())}
 
-    def page(self) -> str:
-        """One HTML page with figures, pictures and what is proved of them; it needs nothing else."""
+    def page(self, data: "Mapping[str, Any] | None" = None) -> str:
+        """One HTML page with figures, pictures and what is proved of them; it needs nothing else. `data` is the
+        mapping's own where that has more, such as counts of a profiler."""
         from texpr.alternatives import table
         from texpr.page import page
         from texpr.polyhedral.verify.stage import verify
 
-        data = self.data()
+        data = self.data() if data is None else data
         return page(data, str(self), verify(data), table(self.alternatives()))
 
     def __str__(self) -> str:

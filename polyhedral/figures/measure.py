@@ -79,6 +79,7 @@ class _Launch:
         common: dict[str, Any] = {
             "launch": self.launch.name,
             "path": site.path,
+            "place": (site.span.source.name, site.span.line) if site.span.source.text else None,
             "statement": site.statement,
             "number": site.number,
             "mode": site.mode,

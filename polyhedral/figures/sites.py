@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, ZERO, combine, const, constant_value, multiply, negation, substitute
 from texpr.grammar.index.text import in_words
+from texpr.grammar.source import Span
 from texpr.polyhedral.figures.value import By
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.mapped.access import Access, Completion
@@ -73,6 +74,7 @@ class Site:
     makes it; `shared_by`: one of so many blocks."""
 
     path: Path
+    span: Span
     statement: str
     number: int
     mode: str
@@ -201,13 +203,13 @@ class Sites:
         return combine(IndexOp.MOD, at, const(max(1, bytes // placed.dtype.size_bytes)))
 
     def _read(self, condition: Read, path: Path, scope: _Scope, once: bool) -> None:
-        made = _Made(self, f"if@{'.'.join(map(str, path))}", path, scope, alone=once or scope.once)
+        made = _Made(self, f"if@{'.'.join(map(str, path))}", path, scope, condition.span, alone=once or scope.once)
         for read in (*subscript_reads(condition.subscripts), condition):
             made.add("read", read.buffer, read.subscripts)
 
     def _operator(self, node: Operator, path: Path, scope: _Scope) -> None:
         inner = scope.inside()
-        made = _Made(self, node.id, path, inner, alone=scope.once or node.unused is Unused.ONCE)
+        made = _Made(self, node.id, path, inner, node.span, alone=scope.once or node.unused is Unused.ONCE)
         match node:
             case Generic(leaf=leaf):
                 made.leaf(leaf, node.atomic)
@@ -241,6 +243,7 @@ class _Made:
     statement: str
     path: Path
     scope: _Scope
+    span: Span
     alone: bool
     by: By = By.THREADS
     why: str = ""
@@ -306,6 +309,7 @@ class _Made:
         inside = () if gathered or self.reach else tuple(zip(plain, map(scope.value, placed.shape), strict=True))
         site = Site(
             path=self.path,
+            span=self.span,
             statement=self.statement,
             number=number,
             mode=mode,

@@ -120,12 +120,14 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessFigures:
-    """`path` finds the operator in the launch's body (`walks.located`), `number` counts its accesses, reads first.
-    `width` elements move in one request of a lane. `requests` are those of all warps of the launch at the
-    representative sizes. What cannot be told is None, and `why` says so."""
+    """`path` finds the operator in the launch's body (`walks.located`), `place` has the file and the line that it comes
+    from, where there is one; `number` counts its accesses, reads first. `width` elements move in one request of a lane.
+    `requests` are those of all warps of the launch at the representative sizes. What cannot be told is None, and `why`
+    says so."""
 
     launch: str
     path: tuple[int, ...]
+    place: tuple[str, int] | None
     statement: str
     number: int
     mode: str
