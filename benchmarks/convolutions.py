@@ -1,4 +1,5 @@
-"""Convolutions in f32 on the FMA units of a GPU, from plain programs, beside cuDNN without TF32 (through PyTorch).
+"""Convolutions in f32 on the FMA units of a GPU, from plain programs, beside cuDNN without TF32 (through PyTorch); and
+`narrow` ones in bf16 on its tensor cores, with channels last.
 
     python benchmarks/convolutions.py build DIR     where the compiler is, without a GPU
     python benchmarks/convolutions.py run DIR       with PyTorch and cuda-core; no compiler
@@ -43,11 +44,17 @@ class Convolution:
     dilation: int = 1
     groups: int = 1
     transposed: bool = False
+    dtype: str = "f32"
 
     @property
     def name(self) -> str:
         image = "x".join(map(str, self.image))
         return f"{self.kind}-{self.batch}x{self.groups * self.channels}-{self.groups * self.filters}-{image}"
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is one of tensor cores, of arrays whose channels lie last."""
+        return self.dtype == "bf16"
 
     @property
     def is_depthwise(self) -> bool:
@@ -68,6 +75,9 @@ class Convolution:
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Those of our arrays: groups have a dimension of their own, where there are several."""
+        if self.is_narrow:
+            x, y = (self.batch, *self.image, self.channels), (self.batch, *self.out, self.filters)
+            return {"X": x, "F": (*self.window, self.channels, self.filters), "Y": y}
         group = (self.groups,) if self.groups > 1 else ()
         inside, outside = ((), ()) if self.is_depthwise else ((self.channels,), (self.filters,))
         both = (*inside, *outside) if self.transposed else (*outside, *inside)
@@ -91,21 +101,26 @@ class Convolution:
         pixels = [f"{phases} * y{d} + p{d}" if phases > 1 else f"y{d}" for d in dims]
         taps = [f"{phases} * r{d} + (p{d} + {self.padding}) % {phases}" if phases > 1 else f"r{d}" for d in dims]
         places, inside = zip(*(self._place(d) for d in dims), strict=True)
-        element = f"X[{', '.join(['n', *group, *c, *places])}]"
+        element = f"X[{', '.join(['n', *places, *c] if self.is_narrow else ['n', *group, *c, *places])}]"
         conditions = [one for some in inside for one in some]
         if conditions:
             element = f"select({' and '.join(conditions)}, {element}, 0.0)"
         factor = f"F[{', '.join([*group, *(c + o if self.transposed else o + c), *taps])}]"
+        if self.is_narrow:
+            factor = f"F[{', '.join([*taps, *c, *o])}]"
         shapes = self.shapes
         assert all(n % phases == 0 for n in (*self.window, *self.out)), "each phase has as many taps and pixels"
         extents = [*shapes["Y"][: -len(dims)], *(n // phases for n in self.out)]
         loops = [*zip(["n", *group, *o, *rows], extents, strict=True)]
+        if self.is_narrow:
+            loops = [*zip(["n", *rows, *o], shapes["Y"], strict=True)]
         loops += [(f"p{d}", phases) for d in dims if phases > 1]
         summed = [*((self.channels, name) for name in c), *((n // phases, f"r{d}") for d, n in enumerate(self.window))]
-        buffers = ", ".join(f"{name}: f32[{', '.join(map(str, shapes[name]))}]" for name in "XFY")
+        result = ["n", *pixels, *o] if self.is_narrow else ["n", *group, *o, *pixels]
+        buffers = ", ".join(f"{name}: {self.dtype}[{', '.join(map(str, shapes[name]))}]" for name in "XFY")
         return f"""kernel convolution({buffers}) {{
     par {", ".join(f"{extent} {name}" for name, extent in loops)} {{
-        Y[{", ".join(["n", *group, *o, *pixels])}] = sum {", ".join(f"{n} {name}" for n, name in summed)} {{
+        Y[{", ".join(result)}] = sum {", ".join(f"{n} {name}" for n, name in summed)} {{
             {element} * {factor}
         }}
     }}
@@ -157,11 +172,19 @@ SIZES = (
     Convolution("transposed", 16, 256, 128, (28, 28), (2, 2), stride=2, transposed=True),
     Convolution("transposed", 32, 128, 128, (28, 28), (3, 3), padding=1, transposed=True),
 )
-KINDS = tuple(dict.fromkeys(one.kind for one in SIZES))
+NARROW = (
+    Convolution("narrow", 32, 128, 128, (56, 56), (3, 3), padding=1, dtype="bf16"),
+    Convolution("narrow", 32, 256, 256, (28, 28), (3, 3), padding=1, dtype="bf16"),
+    Convolution("narrow", 32, 64, 64, (56, 56), (3, 3), padding=1, dtype="bf16"),
+    Convolution("narrow", 32, 512, 512, (14, 14), (3, 3), padding=1, dtype="bf16"),
+    Convolution("narrow", 16, 96, 200, (37, 41), (3, 3), dtype="bf16"),
+)
+TOLERANCE = {"f32": 1e-5, "bf16": 3e-3}
+KINDS = tuple(dict.fromkeys(one.kind for one in (*SIZES, *NARROW)))
 
 
 def chosen(options: argparse.Namespace) -> Iterator[Convolution]:
-    return (one for one in SIZES if one.kind in (options.kind or KINDS))
+    return (one for one in (*SIZES, *NARROW) if one.kind in (options.kind or KINDS))
 
 
 def build(out: Path, options: argparse.Namespace) -> int:
@@ -219,21 +242,29 @@ def measure(torch: Any, one: Convolution, out: Path, rounds: int) -> dict[str, A
     from texpr.runtime.load import load
 
     kernel, shapes, dims = load(out / one.name), one.shapes, len(one.image)
-    x, f = (torch.randn(shapes[name], device="cuda") for name in "XF")
-    result = torch.full(shapes["Y"], float("nan"), device="cuda")
-    images = x.reshape(one.batch, one.groups * one.channels, *one.image)
-    first = one.groups * (one.channels if one.transposed else one.filters)
-    filters = f.reshape(first, one.filters if one.transposed else one.channels, *one.window)
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[one.dtype]
+    x, f = (torch.randn(shapes[name], device="cuda").to(dtype) for name in "XF")
+    result = torch.full(shapes["Y"], float("nan"), device="cuda", dtype=dtype)
+    if one.is_narrow:  # as PyTorch has them: other dimensions of arrays whose channels lie last
+        images, filters = x.movedim(-1, 1), f.movedim((-1, -2), (0, 1)).contiguous(memory_format=torch.channels_last)
+    else:
+        images = x.reshape(one.batch, one.groups * one.channels, *one.image)
+        first = one.groups * (one.channels if one.transposed else one.filters)
+        filters = f.reshape(first, one.filters if one.transposed else one.channels, *one.window)
+
+    def as_ours(found: Any) -> Any:
+        return found.movedim(1, -1) if one.is_narrow else found.reshape(shapes["Y"])
+
     act = getattr(torch.nn.functional, f"conv{'_transpose' if one.transposed else ''}{dims}d")
     given = {"stride": one.stride, "padding": one.padding, "dilation": one.dilation, "groups": one.groups}
-    wanted = act(images.double(), filters.double(), **given).reshape(shapes["Y"])
+    wanted = as_ours(act(images.double(), filters.double(), **given))
     kernel(X=x, F=f, Y=result)
     again = torch.full_like(result, float("nan"))
     took = first_call(torch, lambda: kernel(X=x, F=f, Y=again))
-    found = {"texpr": result, "cudnn": act(images, filters, **given).reshape(shapes["Y"])}
+    found = {"texpr": result, "cudnn": as_ours(act(images, filters, **given))}
     errors = {name: error_of(torch, got.double(), wanted, exact=False) for name, got in found.items()}
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
-    row["right"] = errors["texpr"] < 1e-5 and row["same bits"]
+    row["right"] = errors["texpr"] < TOLERANCE[one.dtype] and row["same bits"]
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     graphs = {
@@ -250,7 +281,7 @@ def line_of(one: Convolution, row: dict[str, Any], direct: float) -> str:
     ours, peer = rate["texpr"], rate["cudnn"]
     return (
         f"{one.name:38} {took:9.1f} us {ours:6.1f} TFLOP/s   cuDNN {peer:6.1f}   of cuDNN {ours / peer:.3f}"
-        f"   of the smaller {ours / min(peer, direct):.3f}{said}"
+        f"{'' if one.is_narrow else f'   of the smaller {ours / min(peer, direct):.3f}'}{said}"
     )
 
 
