@@ -21,6 +21,7 @@ from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProdu
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
+from texpr.polyhedral.map.tile_turns import best_band
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
@@ -163,6 +164,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
     at_once = problem.target.multiprocessors // tile.cluster
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     boxes = product.row_boxes(problem)
+    usual = UNALIGNED_BAND if between else BAND
     choice = Piped(
         along=product.columns.index,
         across=product.rows.index,
@@ -170,7 +172,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         stages=2,
         persistent=min(at_once, _clusters(problem, product, tile)) * tile.cluster,
         cluster=tile.cluster,
-        band=UNALIGNED_BAND if between else BAND,
+        band=best_band(problem, product, tile.rows * tile.cluster, tile.columns, at_once, usual),
         box=dict(zip(boxes.indices, boxes.sizes, strict=True)) if boxes is not None else {},
         memory=memory_of(
             problem,

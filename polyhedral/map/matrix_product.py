@@ -18,9 +18,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from texpr.grammar.ast import Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
+from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
-from texpr.grammar.index.interval import least, most
+from texpr.grammar.index.interval import Ranges, least, most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, DType
 from texpr.polyhedral.facts import size_ranges
@@ -31,6 +31,7 @@ from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.row_boxes import RowBoxes, best_sizes, is_windowed
 from texpr.polyhedral.map.side import Side
+from texpr.polyhedral.map.triangle import Boxed, is_whole, meets
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import SM_80, SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
@@ -120,6 +121,11 @@ class MatrixProduct:
     def row_loops(self) -> tuple[Par | Seq, ...]:
         """The loops whose iterations are rows."""
         return self.rows.factor.side.loops
+
+    @property
+    def domain(self) -> Condition | None:
+        """Which elements of the result there are; None: all."""
+        return self.one.nest.domain
 
     @property
     def sums(self) -> int:
@@ -213,7 +219,9 @@ def _product(
     problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool
 ) -> MatrixProduct | None:
     one = ones[0]
-    if any(own.dtype != F32 or own.extent != one.extent for own in ones) or one.nest.domain is not None:
+    if any(own.dtype != F32 or own.extent != one.extent for own in ones):
+        return None
+    if one.nest.domain is not None and (len(ones) > 1 or len(one.reduction.loops) > 1 or not _is_told(one.nest)):
         return None
     windowed = len(one.reduction.loops) > 1
     joins = sum(side.joins for own in ones for side in own.sides)
@@ -235,7 +243,8 @@ def _product(
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
             if len(beside) < len(others):
                 continue
-            boxed = _is_main(problem, output, rows, columns, boxes=boxes)
+            plain = one.nest.domain is None or (boxes and around.plain)  # or threads know what there is
+            boxed = plain and _is_main(problem, output, rows, columns, boxes=boxes)
             found = MatrixProduct(
                 one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed
             )
@@ -243,6 +252,13 @@ def _product(
                 return found
             direct.append(found)
     return min(direct, key=_is_turned, default=None)
+
+
+def _is_told(nest: Boxed) -> bool:
+    """Whether the ends of a tile's indices tell if it meets the domain of a nest, and if it is inside."""
+    domain, indices = nest.domain, nest.indices
+    ranges: Ranges = {index: (IndexVar(name=f"{index}#0"), IndexVar(name=f"{index}#1")) for index in indices}
+    return domain is None or None not in (meets(domain, ranges), is_whole(domain, ranges))
 
 
 def _is_turned(product: MatrixProduct) -> bool:

@@ -55,6 +55,7 @@ from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProdu
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.tile_rows import tile_rows
+from texpr.polyhedral.map.triangle import meets
 from texpr.polyhedral.map.way_back import (
     ALIGN_BYTES,
     GROUP_WARPS,
@@ -245,7 +246,14 @@ class _Piped:
 
     def _over_tiles(self, *body: Node) -> Loop:
         turns = combine(IndexOp.CEILDIV, subtract(self.tiles, var(self.at.cluster)), const(self.clusters))
-        return Loop(index=self.at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
+        domain, at = self.product.domain, self.at
+        if domain is not None:  # the blocks of a cluster do the same
+            first = subtract(var(at.row), multiply(const(self.rows), var(at.rank))) if self.ranks > 1 else var(at.row)
+            some = meets(domain, self.back.ranges(first, self.rows * self.ranks, self.columns))
+            assert some is not None, "the ends of a tile tell it"
+            scope = Scope.CLUSTER if self.ranks > 1 else Scope.BLOCK
+            body = (Guard(condition=some, body=body, uniform=scope, span=self.span),)
+        return Loop(index=at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
         return Loop(index=self.at.k, extent=self.product.steps, body=body, span=self.span)
@@ -275,7 +283,7 @@ class _Piped:
             WaitGroup(kind=group),
             first_lane(at.lane, Release(pipe=ring)),
             *self.back.settled,  # of the tile before: long over
-            self.back.loop,
+            *self.back.loops,
         )
         body: tuple[Node, ...] = (products, *rest)
         if self.choice.alternate:

@@ -57,6 +57,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if rows not in range(GROUP_ROWS, GROUP_ROWS * most + 1, GROUP_ROWS):
         yield f"`tile`: multiples of {GROUP_ROWS} rows up to {most * GROUP_ROWS}"
         return
+    if choice.alternate and product.domain is not None:
+        yield "`alternate`: of a triangle blocks pass over turns, so that no group has every second tile"
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Par, Read, Seq
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, names, subtract
-from texpr.grammar.index.interval import Ranges, bounds, greatest, index_range
+from texpr.grammar.index.interval import Ranges, bounds, ends, greatest, index_range
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem
@@ -36,6 +36,12 @@ def meets(domain: Condition, ranges: Ranges) -> Condition | None:
     """Whether some elements of these ranges are in a domain; None where that is not told by their ends."""
     most = greatest(slack(domain), ranges)
     return None if most is None else Compare(op=CompareOp.GT, left=most, right=ZERO)
+
+
+def is_whole(domain: Condition, ranges: Ranges) -> Condition | None:
+    """Whether all elements of these ranges are in a domain; None where that is not told by their ends."""
+    least, _ = ends(slack(domain), ranges)
+    return None if least is None else Compare(op=CompareOp.GT, left=least, right=ZERO)
 
 
 def is_inside(problem: Problem, read: Read, nest: Nest, reduction: Reduction) -> bool:

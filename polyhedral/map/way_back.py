@@ -10,16 +10,19 @@ for chunk < 4                                       64 columns each
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, IndexOp, IndexVar, Subscript
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Subscript
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply
+from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.epilogue import Output
 from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
 from texpr.polyhedral.map.tile_rows import TileRows
+from texpr.polyhedral.map.triangle import is_whole
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import store_rows
 from texpr.polyhedral.mapped.operators import Copy, Unload
@@ -87,20 +90,38 @@ class WayBack:
         self.of_tile = defined if self.blocks == 1 else ()
         self.column = multiply(const(self.panel), var(at.chunk))
         self.orders: list[Order] = []
-        finish = self._finish() if not product.boxed or not product.epilogue.plain else None
-        body: tuple[Node, ...] = () if finish is None else self._by_threads(finish, self._inside(choice))
+        domain = product.domain
+        by_threads, boxes = tuple[Node, ...](), tuple[Node, ...]()
+        if domain is not None or not product.boxed or not product.epilogue.plain:
+            finish = self._finish(product.main if product.boxed and domain is None else None)
+            by_threads = self._by_threads(finish, self._inside(choice))
         self.settled: tuple[Node, ...] = ()
         if product.boxed:
             self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
-            body = (
-                *body,
-                *self._in_boxes(choice.groups, finish, again=self.blocks * columns > self.slots * self.panel),
-            )
-        if self.blocks > 1:
-            body = (
-                Loop(index=at.block, extent=const(self.blocks), body=(*defined, *body), unroll=True, span=self.span),
-            )
-        self.loop = Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=self.span)
+            again = self.blocks * columns > self.slots * self.panel
+            boxes = self._in_boxes(choice.groups, finish if by_threads and domain is None else None, again=again)
+
+        def over(*body: Node) -> Loop:
+            if self.blocks > 1:
+                blocks = const(self.blocks)
+                body = (Loop(index=at.block, extent=blocks, body=(*defined, *body), unroll=True, span=span),)
+            return Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=span)
+
+        span = self.span
+        self.loops: tuple[Node, ...] = (over(*by_threads, *boxes),)
+        if boxes and domain is not None:  # threads store what there is of tiles that it cuts
+            whole = is_whole(domain, self.ranges(var(at.row), choice.tile[choice.across], columns))
+            assert whole is not None, "the ends of a tile tell it"
+            cut = (over(*by_threads),)
+            self.loops = (Guard(condition=whole, body=(over(*boxes),), orelse=cut, uniform=Scope.BLOCK, span=span),)
+
+    def ranges(self, row: IndexExpr, rows: int, columns: int) -> Ranges:
+        """The ends of both indices in a tile, or several below one another, from a row on."""
+        own, column = self.product, var(self.at.column)
+        return {
+            own.rows.index: (row, add(row, const(rows - 1))),
+            own.columns.index: (column, add(column, const(columns - 1))),
+        }
 
     def _order(
         self, source: str, sink: str, buffer: str, hazard: Hazard, after: str | None = None, by: int = 1
@@ -109,7 +130,7 @@ class WayBack:
 
     # ---- in registers ----
 
-    def _finish(self) -> Finish:
+    def _finish(self, kept: Output | None) -> Finish:
         """The epilogue of the element of a thread whose place in its part of a chunk these indices tell."""
         at, fresh = self.at, self.draft.names.fresh
         self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
@@ -118,7 +139,6 @@ class WayBack:
         self.y = add(add(self.column, multiply(const(8), var(self.eight))), add(pair, var(self.one)))
         row = add(self.held, self.x)
         of = tuple(view(self.draft, sums, row, self.y) for sums in self.all)
-        kept = self.product.main if self.product.boxed else None
         found = Finish(self.draft, self.product.epilogue, kept, of)
         sources = (self.product.columns, *self.product.beside)
         for source, sink, sums in zip(sources, found.first, self.all, strict=True):
@@ -130,6 +150,7 @@ class WayBack:
         columns, known = self.product.columns, self.draft.problem.divisors
         extent = columns.factor.side.extent
         found = self.rows.beyond(choice.cluster, known)
+        found += [self.product.domain] if self.product.domain is not None else []
         if not linear(extent).is_multiple(choice.tile[choice.along], known):
             found.append(Compare(op=CompareOp.LT, left=var(columns.index), right=extent))
         return found
