@@ -7,11 +7,13 @@ transaction    tx::load_bulk(a.at(…), A.at(…), 256, ring.full()); a run of n
                tx::load_box(a.at(…), A_box, ring.full(), {k, i}); a box of an array, by a tensor map
                tx::load_box_to(3, …)                              the same into the blocks of ranks 0 and 1
                tx::store_to<3>(p, at, x, ring.full());            a register into these blocks
+               tx::send_to(p, at, {x, y}, ring.full(), q);        neighbours into the block of rank q
 bulk           tx::store_bulk, tx::store_box                      back, in a group
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from math import copysign
 from typing import Protocol, assert_never
 
@@ -34,7 +36,7 @@ from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.views import View, Within
 
 CP_ASYNC_BYTES = (16, 8, 4)
-SENT_BYTES = (4, 8)
+SENT_BYTES, SENT_COUNTS = (4, 8), (1, 2, 4)
 BULK_BYTES = 16  # runs are of multiples of it
 
 
@@ -90,7 +92,16 @@ class Sent:
     ranks: int
 
 
-Form = Pieces | Run | Box | Sent
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentOne:
+    """Elements of registers that go to the block of one `rank`, where they are neighbours from this one on."""
+
+    sources: tuple[View, ...]
+    target: View
+    rank: IndexExpr
+
+
+Form = Pieces | Run | Box | Sent | SentOne
 
 
 class CopyNames(Protocol):
@@ -113,7 +124,9 @@ def copy_form(copy: Copy, planned: PlannedProgram, launch: Launch) -> Form:
     pipe = next((p for p in launch.pipes if p.name == copy.pipe), None)
     ranks = _ranks(copy, pipe) if copy.to_ranks else 0
     if ranks and planned.program.buffers[copy.source.buffer].memory is Memory.REG:
-        return _sent(copy, ranks)
+        return _sent(copy, ranks) if copy.rank is None else _sent_one(copy, copy.rank, planned)
+    if copy.rank is not None:
+        raise _refused(copy, "a box to one rank")
     in_box = ranks or copy.clipped
     match copy.completion:
         case Completion.CP_ASYNC:
@@ -142,6 +155,20 @@ def _sent(copy: Copy, ranks: int) -> Sent:
     if copy.over or copy.source.dtype.size_bytes not in SENT_BYTES:
         raise _refused(copy, f"no element of {' or '.join(map(str, SENT_BYTES))} bytes to other blocks")
     return Sent(source=copy.source, target=copy.target, ranks=ranks)
+
+
+def _sent_one(copy: Copy, rank: IndexExpr, planned: PlannedProgram) -> SentOne:
+    """All that a copy has lies together on both sides, in one access."""
+    steps, count, near = _steps(copy.target, copy, planned), 1, True
+    for name, extent in reversed(copy.over):
+        near = near and steps[name] == count
+        count *= constant_value(extent) or 0
+    if copy.source.dtype.size_bytes != SENT_BYTES[0] or count not in SENT_COUNTS or not near:
+        raise _refused(copy, "no 1, 2 or 4 neighbours of 4 bytes to another block")
+    points = product(*(range(constant_value(extent) or 0) for _, extent in copy.over))
+    names = [name for name, _ in copy.over]
+    sources = tuple(copy.source.at(dict(zip(names, map(const, point), strict=True))) for point in points)
+    return SentOne(sources=sources, target=copy.target.first(copy.over), rank=rank)
 
 
 def _plain(view: View, copy: Copy) -> tuple[IndexExpr, ...]:
@@ -283,6 +310,9 @@ def copy_call(
             return f"tx::{to}{tile}, {own}{full}, {at_corner});"
         case Sent(source=source, target=target, ranks=ranks):
             return f"tx::store_to<{ranks}>({', '.join(corner(target, True))}, {value(source)}{full});"
+        case SentOne(sources=sources, target=target, rank=rank):
+            values = ", ".join(map(value, sources))
+            return f"tx::send_to({', '.join(corner(target, True))}, {{{values}}}{full}, {number(rank).text});"
         case _:
             assert_never(form)
 

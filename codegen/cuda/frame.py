@@ -14,7 +14,7 @@ from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import storage_type
 from texpr.codegen.cuda.names import Scope as Names
 from texpr.codegen.cuda.names import comment, listed, source_line
-from texpr.codegen.cuda.tiles import operands_type, sums_type, tile_type, warp_tile_type
+from texpr.codegen.cuda.tiles import held_type, operands_type, sums_type, tile_type, warp_tile_type
 from texpr.codegen.cuda.variables import Variable, variables
 from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
@@ -25,7 +25,7 @@ from texpr.grammar.index.text import in_words
 from texpr.grammar.types import I64, DType
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.normal import strides
-from texpr.polyhedral.layout.value import Layout
+from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.between import AfterLaunch, Turn
 from texpr.polyhedral.mapped.operators import Contract, Copy, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -108,6 +108,10 @@ class Frame:
                     self.accumulators[operand.name] = operands_type(operand, node, side)
                 else:
                     self._add_tile(operand, tile_type(operand, node))
+        self.made = tuple(dict.fromkeys(node.c.buffer for node in facts.of(Contract)))
+        for buffer in self.local.values():
+            if Unit.LANE in buffer.layout.units and buffer.name not in self.accumulators:
+                self.accumulators[buffer.name] = held_type(buffer)
         for load in facts.of(Unload):
             if load.atom.loads:
                 self._add_tile(self.buffer(load.source.buffer), warp_tile_type(self.buffer(load.source.buffer), load))

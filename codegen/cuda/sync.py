@@ -79,8 +79,8 @@ class Syncs:
                 self.out.line(f"{self._ring(pipe)}.{'acquire' if self.pipes[pipe].releases else 'acquire_free'}();")
             case Drain(pipe=pipe):
                 self.out.line(f"{self._ring(pipe)}.drain();")
-            case Commit(pipe=pipe):
-                self._commit(self.pipes[pipe], stand)
+            case Commit(pipe=pipe, by_warp=by_warp):
+                self._commit(self.pipes[pipe], stand, by_warp=by_warp)
             case Wait(pipe=pipe):
                 self.out.line(f"{self._ring(pipe)}.wait();")
             case Release(pipe=pipe, behind=behind):
@@ -91,7 +91,7 @@ class Syncs:
                 self.out.line(_CLOSE[kind])
             case WaitGroup(kind=kind, behind=behind):
                 self.out.line(_group_wait(node))
-                for name in self.frame.accumulators if kind is GroupKind.WGMMA and not behind else ():
+                for name in self.frame.made if kind is GroupKind.WGMMA and not behind else ():
                     self.out.line(f"tx::settle({self.frame.sums(name)});")
             case Fence(kind=kind):
                 self._fence(kind)
@@ -164,13 +164,16 @@ class Syncs:
     def _ring(self, pipe: str) -> str:
         return self.frame.rings[pipe]
 
-    def _commit(self, pipe: Pipe, stand: Stand) -> None:
+    def _commit(self, pipe: Pipe, stand: Stand, *, by_warp: bool) -> None:
         own, end = self._ring(pipe.name), _end(pipe.producers, stand)
+        if by_warp and pipe.kind is not PipeKind.TRANSACTION:
+            raise self._refused(f"a commit of {pipe.name} by warps")
         match pipe.kind:
             case PipeKind.TRANSACTION:
                 if pipe.bytes % pipe.commits:
                     raise self._refused(f"{pipe.commits} commits that share {pipe.bytes} bytes of {pipe.name}")
-                self.out.line(f"{own}.commit({pipe.bytes // pipe.commits});")
+                elected = "if (tx::lane() == 0) " if by_warp else ""
+                self.out.line(f"{elected}{own}.commit({pipe.bytes // pipe.commits});")
             case PipeKind.CP_ASYNC:
                 self.out.line(f"{own}.commit_copies();")
             case PipeKind.ARRIVE if end.ranks:

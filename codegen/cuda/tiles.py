@@ -23,19 +23,29 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
+from texpr.grammar.types import F32
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import SWIZZLES, swizzled
 from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.atoms import SharedOperand, Team, load_blocks, mma_blocks, store_pairs, store_rows, wgmma
+from texpr.polyhedral.mapped.atoms import (
+    SharedOperand,
+    Team,
+    load_blocks,
+    mma_blocks,
+    store_pairs,
+    store_rows,
+    wgmma,
+    wgmma_sums,
+)
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.views import Box, View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 DEPTH = 16  # of the products of a warp
-ROW_BYTES = (64, 128)  # of a tile's row in shared memory, and of its swizzle
+ROW_BYTES = (32, 64, 128)  # of a tile's row in shared memory, and of its swizzle
 
 
 Number = Callable[[IndexExpr | Condition], ix.Term]
@@ -61,6 +71,14 @@ def sums_type(node: Contract) -> str:
         return f"tx::WarpSums<{_extent(node, 0)}, {_extent(node, 1)}, {storage_type(node.c.dtype)}>"
     rows = _extent(node, 0)
     return f"tx::{'Accumulator' if rows == ROWS else 'RowBlocks'}<{rows}, {_extent(node, 1)}>"
+
+
+def held_type(buffer: MappedBuffer) -> str:
+    """The type of sums that a warpgroup holds and no product makes. Raises E0502 for registers that lie otherwise."""
+    columns = constant_value(buffer.shape[-1]) or 0
+    if buffer.dtype == F32 and columns in range(8, 257, 8) and same(buffer.layout, wgmma_sums(ROWS, columns)):
+        return f"tx::Accumulator<{ROWS}, {columns}>"
+    raise fail("E0502", f"{buffer.name}: a layout over the threads of a block is not emitted", buffer.span)
 
 
 def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
@@ -203,9 +221,9 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
     if dtype.bits not in (16, 32) or node.atom != (store_pairs if of_warp else store_rows)(dtype):
         raise _refused(node, f"the instruction {node.atom.name}")
     bytes_ = columns * dtype.size_bytes
-    narrow = of_warp or dtype.bits == 16
-    if _extent(node, 0) != WARP_ROWS or bytes_ not in (ROW_BYTES if narrow else ROW_BYTES[1:]):
-        raise _refused(node, f"other boxes than a warp's rows of {' or '.join(map(str, ROW_BYTES))} bytes")
+    wanted = ROW_BYTES[1:] if of_warp else ROW_BYTES if dtype.bits == 16 else ROW_BYTES[2:]
+    if _extent(node, 0) != WARP_ROWS or bytes_ not in wanted:
+        raise _refused(node, f"other boxes than a warp's rows of {' or '.join(map(str, wanted))} bytes")
     row, column = (number(place).text for place in _corner(node.source, node))
     own, first = corner(replace(node.target, subscripts=_corner(node.target, node)), True)
     if of_warp:

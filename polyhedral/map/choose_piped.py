@@ -3,7 +3,8 @@
     bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
     bf16 1000 x 1304 x 2056     tiles of 64 x 192, two blocks a cluster, 6 stages: one wave
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
-    bf16 16 x 4096 x 4096       tiles of 64 x 32: memory takes longest, and many blocks ask it for more
+    bf16 128 x 4096 x 4096      tiles of 64 x 128, two blocks for each, which share what is summed
+    bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
 
 A wave of tiles takes what is around its products, and for each step of k what its tensor cores need, or what comes from
 the L2 cache: the rows of a block, and its part of the columns that a cluster shares; rows that begin at no multiple of
@@ -15,10 +16,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from texpr.grammar.ast import Par, Seq
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import stages_of
+from texpr.grammar.types import F32
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product, row_strides
-from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes
+from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
@@ -41,15 +44,20 @@ TILE_US, AREA_US, AREA = 0.8, 0.7, 1 << 15  # around the products of a tile, and
 HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and boxes of half panels on the way in
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
 CLUSTER_US = 1.7  # to begin with blocks of a cluster
+MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
+AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
+SPLITS = (2, 4)
+DEEP_STAGES = 16  # where a stage is little: more of them are on their way
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Warpgroups that multiply, columns, and blocks of a cluster."""
+    """Warpgroups that multiply, columns, blocks of a cluster, and those that share what is summed of a tile."""
 
     groups: int
     columns: int
     cluster: int
+    split: int = 1
 
     @property
     def rows(self) -> int:
@@ -58,6 +66,16 @@ class Tile:
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
 TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
+SPLIT = tuple(
+    Tile(groups, columns, 1, split) for columns in (2 * PANEL, PANEL) for groups in (2, 1) for split in SPLITS
+)
+FEW = tuple(
+    Tile(groups, columns, 1, split)
+    for columns in (PANEL, PANEL // 2, PANEL // 4)
+    for groups in (1, 2)
+    for split in (1, *SPLITS)
+)
+"""Of rows as columns."""
 
 
 def rate_of(choice: Piped, sums: int) -> float:
@@ -78,8 +96,8 @@ def choose_piped(problem: Problem, region: Region) -> Piped | None:
     product = matrix_product(problem, region)
     if product is None or not is_large(problem, product):
         return None
-    best = min(_tiles(product), key=lambda tile: _time_us(problem, product, tile))
-    return _choice(problem, region, product, best)
+    own, best = min(_tiles(problem, region, product), key=lambda pair: _time_us(problem, *pair))
+    return _choice(problem, region, own, best)
 
 
 def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
@@ -87,21 +105,37 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
     product = matrix_product(problem, region)
     if product is None:
         return
-    for tile in _tiles(product):
-        usual = _choice(problem, region, product, tile)
+    for own, tile in _tiles(problem, region, product):
+        usual = _choice(problem, region, own, tile)
         yield usual
         yield replace(usual, stages=max(2, usual.stages - 1))
         yield replace(usual, band=2 * usual.band)
         yield replace(usual, alternate=not usual.alternate)
 
 
-def _tiles(product: MatrixProduct) -> list[Tile]:
-    """The tiles of each sum where the registers have room for all of them."""
-    return [
-        tile
-        for tile in TILES
-        if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns)
-    ]
+def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[tuple[MatrixProduct, Tile]]:
+    """The tiles of each sum where the registers have room for all of them; where sizes say how many tiles there are,
+    also such as several blocks share, and, where there are few rows, those that have these as columns."""
+    for tile in TILES:
+        if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns):
+            yield product, tile
+    extents = (*product.extents, *(par.extent for par in product.others))
+    whole = not product.window.loops and product.domain is None
+    if not whole or not all(constant_value(extent) for extent in extents):
+        return
+    few = product.sizes(problem)[0] < LEAST_SIDE
+    turned = matrix_product(problem, region, product.columns.index) if few else None
+    for own, tiles in ((product, SPLIT), *(((turned, FEW),) if turned is not None and not turned.boxed else ())):
+        for tile in tiles:
+            if tile.columns * own.sums <= MOST_COLUMNS and _is_shared(problem, region, own, tile):
+                yield own, tile
+
+
+def _is_shared(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> bool:
+    """Whether all clusters that share tiles run at once, and there is room for theirs."""
+    if tile.split > 1 and _clusters(problem, product, tile) > AT_ONCE[tile.split]:
+        return False
+    return piped_fault(problem, region, _choice(problem, region, product, tile)) is None
 
 
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
@@ -116,7 +150,8 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
     if product.window.loops and -(-_whole_rows(problem, product) // GROUP_ROWS) * GROUP_ROWS > MOST_BEYOND * rows:
         return False
     tiles = _clusters(problem, product, Tile(1, PANEL // 2, 1))
-    return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * tiles >= problem.target.multiprocessors
+    shares = max(1, min(2 * SPLITS[-1], depth // (DEPTH * 2 * SPLITS[-1])))  # of what is summed, several steps each
+    return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * shares * tiles >= problem.target.multiprocessors
 
 
 def _clusters(problem: Problem, product: MatrixProduct, tile: Tile) -> int:
@@ -135,7 +170,7 @@ def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
 def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float]:
     """How long a launch takes, about, and how long if memory took no time."""
     rows, columns, depth = product.sizes(problem)
-    waves = -(-_clusters(problem, product, tile) // (problem.target.multiprocessors // tile.cluster))
+    waves = -(-_clusters(problem, product, tile) // (problem.target.multiprocessors // (tile.cluster * tile.split)))
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
     lines = min(rows, tile.rows) * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
@@ -143,8 +178,9 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     if tile.columns % PANEL:
         step *= HALVES if product.columns.k_contiguous else HALF_BOXES
     around = TILE_US + AREA_US * tile.rows * wide / AREA
-    steps = problem.representative(product.steps, {})
-    found = CLUSTER_US * (tile.cluster - 1) + waves * (around + steps * step * CYCLE_US)
+    steps = -(-problem.representative(product.steps, {}) // tile.split)
+    sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
+    found = CLUSTER_US * (tile.cluster - 1) + MEETING_US * sent + waves * (around + steps * step * CYCLE_US)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
@@ -161,7 +197,8 @@ def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
 def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> Piped:
     """As many blocks as there is room or work for, with as many stages as have room, at most those that the author asks
     for."""
-    at_once = problem.target.multiprocessors // tile.cluster
+    blocks, clusters = tile.cluster * tile.split, _clusters(problem, product, tile)
+    at_once = problem.target.multiprocessors // blocks
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     boxes = product.row_boxes(problem)
     usual = UNALIGNED_BAND if between else BAND
@@ -170,8 +207,9 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         across=product.rows.index,
         tile={product.rows.index: tile.rows, product.columns.index: tile.columns},
         stages=2,
-        persistent=min(at_once, _clusters(problem, product, tile)) * tile.cluster,
+        persistent=(min(at_once, clusters) if tile.split == 1 else clusters) * blocks,
         cluster=tile.cluster,
+        split=tile.split,
         band=best_band(problem, product, tile.rows * tile.cluster, tile.columns, at_once, usual),
         box=dict(zip(boxes.indices, boxes.sizes, strict=True)) if boxes is not None else {},
         memory=memory_of(
@@ -182,7 +220,8 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
             ranges=region.nest[1],
         ),
     )
-    most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=MOST_STAGES)
+    deep = DEEP_STAGES if tile.columns < PANEL // 2 else MOST_STAGES
+    most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=deep)
     deeper = (replace(choice, stages=stages) for stages in range(most, 2, -1))
     fits = (one for one in deeper if piped_bytes(product, one) <= problem.target.shared_bytes)
     return next(fits, choice)

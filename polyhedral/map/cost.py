@@ -26,7 +26,7 @@ from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.held import RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
-from texpr.polyhedral.map.matrix_product import matrix_product, product_of_any_rows
+from texpr.polyhedral.map.matrix_product import product_of_any_rows
 from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction
@@ -157,15 +157,14 @@ def launch_cost(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
 
 def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> LaunchCost:
     """Whole rows of tiles are brought: no lanes ask for anything else."""
-    piped = isinstance(choice, Piped)
-    product = matrix_product(problem, region) if piped else product_of_any_rows(problem, region, boxes=False)
+    product = product_of_any_rows(problem, region, boxes=isinstance(choice, Piped), across=choice.across)
     assert product is not None, "the candidate fits"
     *sizes, depth = product.sizes(problem)
     tile = (choice.tile[choice.across], choice.tile[choice.along])
     whole = prod(-(-n // size) * size for n, size in zip(sizes, tile, strict=True))
     tiles = whole // prod(tile) * prod(problem.representative(par.extent, {}) for par in product.others)
     if isinstance(choice, Piped):
-        blocks, rate = choice.persistent, rate_of(choice, product.sums)
+        blocks, rate = choice.persistent // choice.split, choice.split * rate_of(choice, product.sums)
     else:
         blocks, rate = tiles, rate_by_warps(choice, product.sums)
     turns = -(-tiles // min(blocks, problem.target.multiprocessors))

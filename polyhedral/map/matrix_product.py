@@ -177,13 +177,16 @@ class MatrixProduct:
         return tuple(par for par in self.one.nest.pars if par.index not in sides)
 
 
-def matrix_product(problem: Problem, region: Region) -> MatrixProduct | None:
-    """The product of matrices that a region is, for tensor cores of its target; None where it is none."""
-    found = product_of_any_rows(problem, region)
+def matrix_product(problem: Problem, region: Region, across: str | None = None) -> MatrixProduct | None:
+    """The product of matrices that a region is, for tensor cores of its target; None where it is none. Its rows are the
+    side of the index `across`, or where there is none the one for which tiles of the result are boxes."""
+    found = product_of_any_rows(problem, region, across=across)
     return found if found is not None and all(are_units(problem, name) for name in found.arrays) else None
 
 
-def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True) -> MatrixProduct | None:
+def product_of_any_rows(
+    problem: Problem, region: Region, *, boxes: bool = True, across: str | None = None
+) -> MatrixProduct | None:
     """The same where rows begin anywhere in memory. Its tiles are `boxes` of tensor maps, or threads bring them, on any
     target with tensor cores, and know where it ends."""
     if not (SM_90A if boxes else SM_80).has(problem.target) or region.saved or region.host:
@@ -192,7 +195,7 @@ def product_of_any_rows(problem: Problem, region: Region, *, boxes: bool = True)
     nest = contracted_nest(region)
     windowed: list[MatrixProduct] = []
     for ones in sums_beside(problem, nest):
-        found = _product(problem, ones, nest.body, boxes=boxes)
+        found = _product(problem, ones, nest.body, boxes=boxes, across=across)
         if found is not None and found.window.loops:
             windowed.insert(0, found)
             continue
@@ -216,7 +219,7 @@ def product_of(problem: Problem, region: Region) -> MatrixProduct | None:
 
 
 def _product(
-    problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool
+    problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool, across: str | None
 ) -> MatrixProduct | None:
     one = ones[0]
     if any(own.dtype != F32 or own.extent != one.extent for own in ones):
@@ -238,7 +241,7 @@ def _product(
     direct: list[MatrixProduct] = []
     for output in around.outputs:
         for rows, columns in ((first, second), (second, first)):
-            if columns.factor.side.joins:
+            if columns.factor.side.joins or across not in (None, rows.index):
                 continue
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
             if len(beside) < len(others):

@@ -23,6 +23,7 @@ after column, so that what is read again is in the L2 cache. What boxes have bey
 written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [panel, k, 64].
 """
 
+from dataclasses import replace
 from functools import reduce
 
 from texpr.grammar.ast import (
@@ -46,12 +47,14 @@ from texpr.grammar.index.expr import (
     multiply,
     subtract,
 )
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.piped_split import Meeting
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.tile_rows import tile_rows
@@ -70,7 +73,6 @@ from texpr.polyhedral.map.way_back import (
 from texpr.polyhedral.map.way_in import WayIn
 from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma, wgmma_sums
 from texpr.polyhedral.mapped.operators import Contract
-from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -102,7 +104,7 @@ REGISTERS = {2: (40, 232), 3: (56, 152), 4: (56, 104)}
 
 def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
     """A band of products of matrices."""
-    product = matrix_product(draft.problem, region)
+    product = matrix_product(draft.problem, region, choice.across)
     assert product is not None, "the candidate fits"
     nest, ranges = product.one.nest, region.nest[1]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
@@ -124,21 +126,27 @@ class _Piped:
         )  # fmt: skip
         self.rows, self.columns = choice.tile[choice.across], choice.tile[choice.along]
         self.groups, self.ranks, self.blocks = choice.groups, choice.cluster, choice.blocks
+        self.together = choice.cluster * choice.split
         self.down = self.tile_rows.down(self.ranks)  # clusters of tiles from top to bottom
         self.across = ceildiv(product.columns.factor.side.extent, self.columns)
         self.tiles = reduce(multiply, (par.extent for par in product.others), multiply(self.down, self.across))
-        self.clusters = choice.persistent // self.ranks
+        self.clusters = choice.persistent // self.together
         self.span, self.id = product.one.update.span, product.one.update.id
-        self.factors = (product.columns, *product.beside)
+        self.factors = product.factors[1:]
         self.a = self._tile(product.rows, self.rows)
         self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
         self.c = tuple(self._sums() for _ in self.factors)
-        self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c)
+        self.meeting = Meeting(draft, choice, product, self.at, self.c) if choice.split > 1 else None
+        if self.meeting is not None:
+            met, at = self.meeting, replace(self.at, column=self.meeting.column)
+            self.back = WayBack(draft, product, choice, at, self.tile_rows, sums=met.totals, made=met.made)
+        else:
+            made = tuple(factor.id for factor in self.factors)
+            self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c, made=made)
         self.into = WayIn(
             draft, product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns, ranks=self.ranks,
-            stages=choice.stages,
+            stages=choice.stages, begin=self._steps()[0],
         )  # fmt: skip
-        self.orders: tuple[Order, ...] = (*self.back.orders, *self.into.orders)
 
     # ---- buffers ----
 
@@ -167,23 +175,22 @@ class _Piped:
 
     def launch(self) -> Launch:
         at = self.at
-        rank = _digit(at.rank, Place.CLUSTER, self.ranks)
-        cluster = _digit(at.cluster, Place.GRID_X, self.clusters, self.ranks)
+        rank = _digit(at.rank, Place.CLUSTER, self.together)
+        cluster = _digit(at.cluster, Place.GRID_X, self.clusters, self.together)
         group, warp = _digit(at.group, Place.WARPGROUP, self.groups), _digit(at.warp, Place.WARP, GROUP_WARPS)
         lane = _digit(at.lane, Place.LANE, self.draft.target.warp_size)
         load, multiply_ = self._load(), self._multiply()
         few, many = REGISTERS.get(self.groups, (None, None))  # else all threads have as many registers as there are
-        digits = tuple(d for d in (cluster, rank, group, warp, lane) if self.ranks > 1 or d is not rank)
-        begun = Barrier(scope=Scope.CLUSTER, relaxed=True) if self.ranks > 1 else Barrier(scope=Scope.BLOCK)
+        digits = tuple(d for d in (cluster, rank, group, warp, lane) if self.together > 1 or d is not rank)
         body: tuple[Node, ...] = (
-            *((Define(index=at.rank, digits=(rank,)),) if self.ranks > 1 else ()),
+            *((Define(index=at.rank, digits=(rank,)),) if self.together > 1 else ()),
             Define(index=at.cluster, digits=(cluster,)),
             Define(index=at.lane, digits=(lane,)),
             _once(Fence(kind=FenceKind.BARRIER_INIT)),
-            begun,
+            *self._begun(),
             Parts(
                 parts=(
-                    Part(name=LOAD, warps=GROUP_WARPS, body=(load,), registers=few),
+                    Part(name=LOAD, warps=GROUP_WARPS, body=load, registers=few),
                     Part(
                         name=MULTIPLY,
                         warps=GROUP_WARPS * self.groups,
@@ -200,21 +207,28 @@ class _Piped:
         return Launch(
             name=self.region.name,
             grid=(self._blocks(), ONE, ONE),
-            cluster=(self.ranks, 1, 1),
+            cluster=(self.together, 1, 1),
             threads=self.choice.threads,
             digits=digits,
             body=body,
-            pipes=(self._pipe(),),
-            orders=self.orders,
+            pipes=(self._pipe(), *((self.meeting.pipe,) if self.meeting is not None else ())),
+            orders=(*self.back.orders, *self.into.orders, *(self.meeting.orders if self.meeting is not None else ())),
             span=self.region.nest[0].pars[0].span,
         )
 
+    def _begun(self) -> tuple[Node, ...]:
+        """All pipes are there: those of the cluster, or of the block; of others a block hears before it sends."""
+        others, own = Barrier(scope=Scope.CLUSTER, relaxed=True), Barrier(scope=Scope.BLOCK)
+        if self.meeting is not None:
+            return (replace(others, action=Action.ARRIVE), own)
+        return (others,) if self.ranks > 1 else (own,)
+
     def _blocks(self) -> IndexExpr:
         """Those of the choice; where a call decides the sizes, no more than have a tile."""
-        chosen = const(self.ranks * self.clusters)
+        chosen = const(self.together * self.clusters)
         if constant_value(self.tiles) is not None:
             return chosen
-        return minimum(chosen, multiply(const(self.ranks), self.tiles))
+        return minimum(chosen, multiply(const(self.together), self.tiles))
 
     def _pipe(self) -> Pipe:
         every = tuple(range(self.ranks))
@@ -256,15 +270,26 @@ class _Piped:
         return Loop(index=at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
-        return Loop(index=self.at.k, extent=self.product.steps, body=body, span=self.span)
+        return Loop(index=self.at.k, extent=self._steps()[1], body=body, span=self.span)
+
+    def _steps(self) -> tuple[IndexExpr, IndexExpr]:
+        """The first step of a block, and how many it has."""
+        steps, parts, rank = self.product.steps, self.choice.split, var(self.at.rank)
+        if parts == 1:
+            return ZERO, steps
+        begin, end = (combine(IndexOp.DIV, multiply(steps, r), const(parts)) for r in (rank, add(rank, ONE)))
+        whole = linear(steps).is_multiple(parts, {})
+        return begin, combine(IndexOp.DIV, steps, const(parts)) if whole else subtract(end, begin)
 
     # ---- the way in ----
 
-    def _load(self) -> Node:
+    def _load(self) -> tuple[Node, ...]:
+        """By one thread. Others of a cluster release its slots until the end; who arrived at a barrier waits there."""
         at, into = self.at, self.into
         step = self._over_k(Acquire(pipe=at.ring), *into.of_step, *into.copies, Commit(pipe=at.ring))
         tiles = self._over_tiles(*into.of_tile, step)
-        return _once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ()))  # others release its slots until then
+        heard = (Barrier(scope=Scope.CLUSTER, action=Action.WAIT),) if self.meeting is not None else ()
+        return (_once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ())), *heard)
 
     # ---- the products, and the way back ----
 
@@ -282,6 +307,7 @@ class _Piped:
         rest: tuple[Node, ...] = (
             WaitGroup(kind=group),
             first_lane(at.lane, Release(pipe=ring)),
+            *(self.meeting.nodes() if self.meeting is not None else ()),
             *self.back.settled,  # of the tile before: long over
             *self.back.loops,
         )

@@ -1,24 +1,28 @@
 """Whether the choice of products of matrices on tensor cores fits them: its own numbers, and the band."""
 
 from collections.abc import Iterator
+from functools import reduce
 from math import prod
 
+from texpr.grammar.index.expr import ceildiv, constant_value, multiply
+from texpr.grammar.types import F32
 from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
-from texpr.polyhedral.map.way_back import PANEL, row_bytes
+from texpr.polyhedral.map.way_back import EIGHT, PANEL, row_bytes
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
 MOST_GROUPS, MOST_BOXES = 2, 4  # warpgroups that multiply, with all registers of a multiprocessor; of boxes
 MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has registers for
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
 FEW_COLUMNS = MOST_COLUMNS // 2  # that more warpgroups than two have room for
-CLUSTERS = (1, 2)
+NARROW = (16,)  # columns of tiles whose elements threads store
+CLUSTERS, SPLITS = (1, 2), (1, 2, 4, 8)
 WORD_BYTES = 16  # of a slot of a pipe
 
 
 def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     """What does not fit, None where all does; where locals may lie, others say."""
-    product = matrix_product(problem, region)
+    product = matrix_product(problem, region, choice.across) or matrix_product(problem, region)
     if product is None:
         return "no product of matrices of 16 bits, in rows of multiples of 16 bytes, for tensor cores of sm_90a"
     return next(_faults(problem, product, choice), None)
@@ -27,9 +31,11 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
 def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
     """The shared memory of a block."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
-    back = GROUP_ROWS * choice.groups * choice.slots * row_bytes(product, columns) if product.boxed else 0
+    row = row_bytes(product, columns // choice.split) if product.boxed else 0
+    back = GROUP_ROWS * choice.groups * choice.slots * row
+    parts = rows * columns * product.sums * F32.size_bytes + WORD_BYTES if choice.split > 1 else 0
     brought = rows + columns * product.sums
-    return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back
+    return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back + parts
 
 
 def most_groups(product: MatrixProduct, columns: int) -> int:
@@ -62,11 +68,14 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return
-    if columns not in range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2):
+    narrow = NARROW if not product.boxed else ()
+    if columns not in (*narrow, *range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2)):
         yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
     most = MOST_HELD // product.sums
     if choice.blocks * columns > most:
         yield f"`tile`: {choice.blocks * columns} columns of sums by each warpgroup, which holds {most}"
+    if choice.split > 1:
+        yield from _split_faults(product, choice)
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
@@ -80,3 +89,22 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     needed = piped_bytes(product, choice)
     if needed > problem.target.shared_bytes:
         yield f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+
+
+def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
+    """Why blocks of a cluster do not share what is summed."""
+    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    if choice.split not in SPLITS or choice.cluster > 1 or choice.alternate or choice.box or product.domain:
+        yield f"`split`: {', '.join(map(str, SPLITS[1:]))} blocks of a cluster that share nothing else"
+        return
+    least = EIGHT if not product.boxed else PANEL // 4 if product.result_dtype.bits == 16 else PANEL // 2
+    if columns % (choice.split * least):
+        yield f"`split`: each block ends whole groups of {least} columns"
+    height, width, _ = product.extents
+    one = multiply(ceildiv(height, rows), ceildiv(width, columns))
+    tiles = reduce(multiply, (par.extent for par in product.others), one)
+    known, steps = constant_value(tiles), constant_value(product.steps)
+    if known is None or choice.persistent != known * choice.split:
+        yield "`split`: a cluster for each tile, of which the sizes say how many there are"
+    if steps is None or steps < choice.split:
+        yield f"`split`: each block has {DEPTH} products of a sum at least"

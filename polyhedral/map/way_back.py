@@ -7,6 +7,7 @@ for chunk < 4                                       64 columns each
   fence ;  barrier (warp) ;  C[…] from d            by one lane, while the next chunk is rounded
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -38,6 +39,7 @@ GROUP_WARPS, WARP_ROWS = 4, 16  # of a warpgroup, and the rows of its products t
 SWIZZLE_BYTES = 128
 PANEL = 64  # elements of factors of so many bytes, after which a swizzle repeats
 ALIGN_BYTES = 1024  # of tiles under such a swizzle
+EIGHT = 8  # columns of which a thread has two, of two rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +67,9 @@ class Names:
 
 class WayBack:
     """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. A group has
-    so many `blocks` of 64 rows: its own of the tile, or all where groups alternate. `of_tile` defines where a group's
-    rows are. `settled` is how a warp waits until its `slots` are free."""
+    so many `blocks` of 64 rows: its own of the tile, or all where groups alternate. The statements `made` leave sums,
+    each those of its own thread where they are no products. `of_tile` defines where a group's rows are. `settled` is
+    how a warp waits until its `slots` are free."""
 
     def __init__(
         self,
@@ -77,11 +80,13 @@ class WayBack:
         rows: TileRows,
         *,
         sums: tuple[str, ...],
+        made: tuple[str, ...],
     ) -> None:
         self.draft, self.product, self.at, self.rows, self.all, self.sums = draft, product, at, rows, sums, sums[0]
-        self.blocks, self.slots, columns = choice.blocks, choice.slots, choice.tile[choice.along]
+        self.made, self.blocks, self.slots = made, choice.blocks, choice.slots
+        columns = choice.tile[choice.along] // choice.split
         self.span, result = product.stored.span, product.result_dtype
-        self.panel = panel_of(columns) if not product.boxed else row_bytes(product, columns) // result.size_bytes
+        self.panel = row_bytes(product, columns) // result.size_bytes if product.boxed else math.gcd(columns, PANEL)
         above = var(at.block) if self.blocks > 1 else ZERO
         # the first row of a warp in its sums
         self.held = add(multiply(const(GROUP_ROWS), above), multiply(const(WARP_ROWS), var(at.warp)))
@@ -140,9 +145,10 @@ class WayBack:
         row = add(self.held, self.x)
         of = tuple(view(self.draft, sums, row, self.y) for sums in self.all)
         found = Finish(self.draft, self.product.epilogue, kept, of)
-        sources = (self.product.columns, *self.product.beside)
-        for source, sink, sums in zip(sources, found.first, self.all, strict=True):
-            self._order(source.id, sink, sums, Hazard.FLOW)
+        products = [factor.id for factor in self.product.factors]
+        for source, sink, sums in zip(self.made, found.first, self.all, strict=True):
+            if source in products:
+                self._order(source, sink, sums, Hazard.FLOW)
         return found
 
     def _inside(self, choice: Piped) -> list[Condition]:
@@ -209,7 +215,7 @@ class WayBack:
             for reader, name in finish.reads:
                 if name == buffer:
                     self._order(reader, send, name, Hazard.ANTI)
-        self._order(id, lay, self.sums, Hazard.FLOW)
+        self._order(self.made[0], lay, self.sums, Hazard.FLOW)
         self._order(lay, send, rows, Hazard.FLOW)
         for loop, apart in ((at.block, self.slots), (at.chunk, -(-self.slots // self.blocks))):
             if self.blocks > apart or loop == at.chunk:
@@ -236,13 +242,12 @@ class WayBack:
 
 def panel_of(columns: int) -> int:
     """The columns of the panels in which so many lie, of 16 bits and each under a swizzle."""
-    return PANEL if columns % PANEL == 0 else PANEL // 2
+    return next(panel for panel in (PANEL, PANEL // 2, PANEL // 4) if columns % panel == 0)
 
 
 def row_bytes(product: MatrixProduct, columns: int) -> int:
     """The bytes of a row of a box of the result, and of its swizzle."""
-    whole = columns * product.result_dtype.size_bytes % SWIZZLE_BYTES == 0
-    return SWIZZLE_BYTES if whole else SWIZZLE_BYTES // 2
+    return math.gcd(columns * product.result_dtype.size_bytes, SWIZZLE_BYTES)
 
 
 def view(draft: Draft, buffer: str, *subscripts: Subscript) -> View:

@@ -29,8 +29,8 @@ from texpr.polyhedral.program import Hazard
 
 class WayIn:
     """The copies of a step into the tiles `a` and `b`, of these `rows` and so many `columns`, in a cluster of so many
-    `ranks`, and the orders that a ring of so many `stages` keeps of them; `of_tile` and `of_step` define where the rows
-    of a tile are, and the place of a step in a window."""
+    `ranks`, and the orders that a ring of so many `stages` keeps of them, from the step `begin` on; `of_tile` and
+    `of_step` define where the rows of a tile are, and the place of a step in a window."""
 
     def __init__(
         self,
@@ -44,8 +44,10 @@ class WayIn:
         columns: int,
         ranks: int,
         stages: int,
+        begin: IndexExpr,
     ) -> None:
         self.draft, self.product, self.at, self.ranks, self.stages = draft, product, at, ranks, stages
+        self.begin = begin
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
         self.span: Span = product.one.update.span
         self.orders: list[Order] = []
@@ -57,7 +59,7 @@ class WayIn:
 
     def _step(self, op: IndexOp) -> IndexExpr:
         """Which step of what goes in steps a step is, or which place of the window it has."""
-        step, places = var(self.at.k), self.product.places
+        step, places = add(self.begin, var(self.at.k)), self.product.places
         return combine(op, step, const(places)) if self.product.window.loops else step
 
     def _own(self, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:

@@ -316,6 +316,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "alternate": _flag,
     "together": _number,
     "cluster": _number,
+    "split": _number,
     "resident": _count,
     "memory": _by_name(_memory),
 }

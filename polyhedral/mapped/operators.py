@@ -42,6 +42,7 @@ from texpr.grammar.ast import (
     Const,
     Expr,
     Fn,
+    IndexExpr,
     Leaf,
     Op,
     Read,
@@ -147,8 +148,8 @@ class Generic:
 class Copy:
     """`target = source` for each value of the indices `over`, below their extents, all by one thread; rounded where
     their types differ. Into one's block, or of a transaction that does not stay in one's `own_block` to all ranks that
-    the pipe's end reaches. A `clipped` box may leave its array: elements that are not there are read as 0, and not
-    written."""
+    the pipe's end reaches, or to one `rank` of these. A `clipped` box may leave its array: elements that are not there
+    are read as 0, and not written."""
 
     id: str
     source: View
@@ -162,6 +163,7 @@ class Copy:
     digits: tuple[str, ...] = ()
     unused: Unused | None = None
     own_block: bool = False
+    rank: IndexExpr | None = None
     clipped: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
@@ -189,11 +191,9 @@ class Copy:
 
     @property
     def names(self) -> frozenset[str]:
-        within = self.within
-        told = [expr for expr in (within.begin, within.end, within.part) if expr is not None] if within else []
-        return subscript_names((*self.source.subscripts, *self.target.subscripts)).union(
-            _extents(self.over), *map(names, told)
-        )
+        told = (self.rank, *((w.begin, w.end, w.part) if (w := self.within) else ()))
+        subscripts = (*self.source.subscripts, *self.target.subscripts)
+        return subscript_names(subscripts).union(_extents(self.over), *(names(e) for e in told if e is not None))
 
     @property
     def reads(self) -> tuple[Read, ...]:

@@ -20,6 +20,9 @@ class Piped:
     the tiles of the columns' factor, of which each brings its part to all. The launch has so many `persistent` blocks,
     which stay for several tiles; these come in bands of `band` clusters, column after column. `box`: of rows that are
     several indices, `across` the last of them, how many values of each 64 rows have, powers of two.
+
+    Where `split` is more than 1, so many blocks of a cluster have one tile: each a part of the products of its sums,
+    and in the end a part of its columns, whose sums the others send to it.
     """
 
     along: str
@@ -28,6 +31,7 @@ class Piped:
     stages: int
     persistent: int
     cluster: int = 1
+    split: int = 1
     band: int = 8
     alternate: bool = False
     box: Mapping[str, int] = field(default_factory=dict)

@@ -268,6 +268,7 @@ def _copied(copy: Copy) -> str:
         copy.completion.value,
         copy.pipe,
         "own block" if copy.own_block else "",
+        f"to rank {in_words(copy.rank)}" if copy.rank is not None else "",
         "clipped" if copy.clipped else "",
         wide,
         cache,

@@ -36,8 +36,8 @@ def sync_text(node: Sync) -> str:
             return f"acquire {pipe}"
         case Drain(pipe=pipe):
             return f"drain {pipe}"
-        case Commit(pipe=pipe):
-            return f"commit {pipe}"
+        case Commit(pipe=pipe, by_warp=by_warp):
+            return f"commit {pipe}{' (by warp)' if by_warp else ''}"
         case Wait(pipe=pipe):
             return f"wait {pipe}"
         case Release(pipe=pipe, behind=behind):

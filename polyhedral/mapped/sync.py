@@ -128,7 +128,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
+    """`by_warp`: the lanes of a warp come together and are one arrival."""
+
     pipe: str
+    by_warp: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

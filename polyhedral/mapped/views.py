@@ -3,6 +3,7 @@
 A[i, c + e] for e < 8, -c <= e < N - c
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Const, Gather, IndexExpr, Read, Subscript
@@ -34,14 +35,17 @@ class View:
 
     def first(self, over: Box) -> "View":
         """The element at 0 of some indices; what is read from data stays."""
-        own = {name for name, _ in over}
+        return self.at({name: ZERO for name, _ in over})
 
-        def at_zero(subscript: Subscript) -> Subscript:
+    def at(self, values: Mapping[str, IndexExpr]) -> "View":
+        """The element at these values of some indices; what is read from data stays."""
+
+        def at_values(subscript: Subscript) -> Subscript:
             if isinstance(subscript, Gather):
                 return subscript
-            return substitute(subscript, lambda leaf: ZERO if leaf.name in own else None)
+            return substitute(subscript, lambda leaf: values.get(leaf.name))
 
-        return replace(self, subscripts=tuple(map(at_zero, self.subscripts)))
+        return replace(self, subscripts=tuple(map(at_values, self.subscripts)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,8 @@ released this is asked of all its slots, over all loops, whether an order says s
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 from texpr.grammar import walk
 from texpr.grammar.ast import And, Compare, Condition, IndexBinary, IndexConst, IndexExpr, Read
 from texpr.grammar.diagnostics import InternalError
@@ -172,8 +174,19 @@ def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
     for neighbours, sources in points.near(order.source, order.scope).items():
         for source in sources:
             for sink in sinks.get(neighbours, ()):
-                if related(order, events[source], events[sink]):
+                if related(order, events[source], events[sink]) and _reaches(points, order, source, sink):
                     yield source, sink
+
+
+def _reaches(points: Points, order: Order, source: int, sink: int) -> bool:
+    """Whether what the source writes may lie in the memory of the sink's block: a copy to one rank
+    writes nowhere else."""
+    event, then = points.trace.events[source], points.trace.events[sink]
+    node = event.node
+    if not isinstance(node, Copy) or node.rank is None or order.buffer != node.target.buffer:
+        return True
+    cluster = points.trace.grids[event.launch].cluster_of(event.block)
+    return any(cluster[rank] == then.block for rank in np.unique(event.value(node.rank)).tolist())
 
 
 def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from texpr.grammar.ast import IndexExpr
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Scope
@@ -60,7 +61,7 @@ class RingRules:
                 for turn in range(max(0, last - pipe.stages + 1), last + 1):
                     self._is_free(pipe, turn, number, event)
             case Commit():
-                self._commit(pipe, end, number, event)
+                self._commit(pipe, end, number, event, node)
             case Wait():
                 self._wait(pipe, number, event)
             case Release():
@@ -82,13 +83,18 @@ class RingRules:
         for thread in self.points.threads(number):
             self.points.graph.edge(self._free(ring, turn), self.points.goes_on(number, thread))
 
-    def _commit(self, pipe: Pipe, end: End, number: int, event: Event) -> None:
-        turn = self._next("commit", pipe, event)
+    def _commit(self, pipe: Pipe, end: End, number: int, event: Event, node: Commit) -> None:
+        turn, arrivals = self._next("commit", pipe, event), event.threads
+        if node.by_warp:
+            warps = event.who.reshape(-1, self.points.trace.program.target.warp_size)
+            arrivals = int(warps.any(1).sum())
+            if (warps.any(1) != warps.all(1)).any() or pipe.kind is not PipeKind.TRANSACTION:
+                self.findings.fault(f"a commit of {pipe.name} by warps is not of whole warps", event.span)
         if turn >= self._last("acquire", pipe, event) + 1:
             self.findings.fault(f"turn {turn} of {pipe.name} is committed and was not acquired", event.span)
         for block in self._ranks(end, event) if pipe.kind is PipeKind.ARRIVE else (event.block,):
             ring = (event.launch, pipe.name, block)
-            self.commits[ring, turn] = self.commits.get((ring, turn), 0) + event.threads
+            self.commits[ring, turn] = self.commits.get((ring, turn), 0) + arrivals
             for thread in self.points.threads(number):
                 copies = self.copied.get((event.launch, event.block, thread), [])
                 arriving = (
@@ -139,6 +145,8 @@ class RingRules:
             self.findings.fault(f"{node.id} copies into {pipe.name} outside of a turn that its part fills", node.span)
             return (event.block,)
         blocks = self._ranks(end, event) if node.to_ranks else (event.block,)
+        if node.rank is not None:
+            blocks = self._one_of(blocks, node.rank, event)
         self._uses(number, event, pipe, blocks)
         for block in blocks:
             self.slots.writes((event.launch, node.target.buffer, block), turn, number)
@@ -235,6 +243,15 @@ class RingRules:
         """The blocks that an end reaches from this one."""
         cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
         return tuple(cluster[r] for r in end.ranks[cluster.index(event.block)]) if end.ranks else (event.block,)
+
+    def _one_of(self, blocks: Sequence[int], rank: IndexExpr, event: Event) -> tuple[int, ...]:
+        """Those of the blocks that an end reaches that have the rank which the threads mean."""
+        cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
+        meant = {int(one) for one in np.unique(event.value(rank))}
+        found = tuple(block for block in blocks if cluster.index(block) in meant)
+        if len(meant) != 1 or len(found) != 1:
+            self.findings.fault("a copy to one rank goes to none, or to several, that its pipe reaches", event.span)
+        return found
 
     def _full(self, ring: Ring, turn: int) -> int:
         return self.points.graph.point(("full", ring, turn))

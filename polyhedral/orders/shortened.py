@@ -6,7 +6,7 @@
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
 order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
 around such loops goes on where they ended, and nothing new comes after its third turn, or the third of each kind where
-conditions ask for its remainder.
+conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole.
 """
 
 import math
@@ -16,6 +16,7 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexOp, IndexVar, Read
 from texpr.grammar.index.expr import const, minimum
 from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop, Node
@@ -38,7 +39,7 @@ def _shortened(launch: Launch) -> Launch:
     turns = 2 * max(*(pipe.stages for pipe in launch.pipes), *behind, *apart, 1) + 1
 
     def few(node: Node) -> Node:
-        if not isinstance(node, Loop) or node.digit is not None:
+        if not isinstance(node, Loop) or node.digit is not None or _fills(node):
             return node
         outer = any(isinstance(inside, Loop) and not inside.unroll for inside in every_node(node.body))
         most = OUTER_TURNS * _kinds(launch, node.index) if outer else turns
@@ -56,3 +57,8 @@ def _kinds(launch: Launch, index: str) -> int:
                 if isinstance(part, IndexBinary) and part.op is IndexOp.MOD and part.left == IndexVar(name=index):
                     found += [part.right.value] if isinstance(part.right, IndexConst) else []
     return math.lcm(*found)
+
+
+def _fills(loop: Loop) -> bool:
+    """Whether its turns are parts of what is written in one turn of a pipe."""
+    return loop.unroll and any(isinstance(node, Copy) and node.rank is not None for node in every_node(loop.body))

@@ -124,7 +124,8 @@ class Departures:
         self, copy: Copy, lanes: Lanes, part: str, elements: int
     ) -> tuple[tuple[int, ...], Callable[..., None] | None]:
         """The blocks that get the elements, and what is told there when they have come, if anything."""
-        pipe, number, blocks = self.pipes.filling(copy, lanes.thread, part)
+        rank = None if copy.rank is None else _same(lanes.index(copy.rank), copy)
+        pipe, number, blocks = self.pipes.filling(copy, lanes.thread, part, rank)
         if copy.completion is not Completion.TRANSACTION:
             return blocks, None
         size = elements * (copy.target.dtype.bits // 8)
@@ -215,3 +216,11 @@ class Departures:
         if completion in GROUPS:
             self.groups.add(GROUPS[completion], flight)
         self.flights.append(flight)
+
+
+def _same(found: Array, copy: Copy) -> int:
+    """The one number that all threads mean."""
+    (least, *others) = np.unique(found).tolist()
+    if others:
+        raise failure(f"{copy.id}: threads that go together send to different ranks", copy.span)
+    return int(least)

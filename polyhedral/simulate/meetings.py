@@ -129,6 +129,10 @@ class Interleaved:
 
     def _commit(self, node: Commit, thread: Array, part: str) -> None:
         pipe, number, blocks = self.pipes.commit(node, thread, part)
+        if node.by_warp:
+            warps = self.pipes.whole_warps(pipe, number, thread, node.span)
+            self.pipes.arrive(pipe, number, blocks, warps, self.team.agents(thread), node.span)
+            return
         if pipe.kind is not PipeKind.CP_ASYNC:
             self.pipes.arrive(pipe, number, blocks, len(thread), self.team.agents(thread), node.span)
             return

@@ -47,6 +47,7 @@ class Pipes:
     waited: dict[tuple[str, int], int] = field(default_factory=dict)
     released: set[tuple[str, int, int]] = field(default_factory=set)
     initialised: dict[int, int] = field(default_factory=dict)  # by block, the mark of it
+    came: dict[tuple[str, int, int], int] = field(default_factory=dict)  # lanes of a warp to the commit of a turn
     by_name: dict[str, Pipe] = field(init=False)
     by_buffer: dict[str, Pipe] = field(init=False)
 
@@ -89,6 +90,17 @@ class Pipes:
             raise failure(f"turn {number} of {pipe.name} is committed and was not acquired", node.span)
         ranks = self._ranks(pipe, pipe.producers, part, block) if pipe.kind is PipeKind.ARRIVE else (block,)
         return pipe, number, ranks
+
+    def whole_warps(self, pipe: Pipe, number: int, thread: Array, span: Span) -> int:
+        """How many warps have come to a commit with all their lanes, these the last ones."""
+        if pipe.kind is not PipeKind.TRANSACTION:
+            raise failure(f"{pipe.name} is committed by warps, and its bytes do not say what is written", span)
+        whole = 0
+        for warp, lanes in zip(*np.unique(thread // self.geometry.warp, return_counts=True), strict=True):
+            key = (pipe.name, int(warp), number)
+            self.came[key] = self.came.get(key, 0) + int(lanes)
+            whole += self.came[key] == self.geometry.warp
+        return whole
 
     def arrive(self, pipe: Pipe, number: int, blocks: Sequence[int], count: int, agents: Array, span: Span) -> None:
         """So many commits of a turn; what these agents know goes with them."""
@@ -145,8 +157,8 @@ class Pipes:
         pipe, _ = self._ready(node, thread, part)
         self._count(self.waited, pipe, thread)
 
-    def filling(self, copy: Copy, thread: Array, part: str) -> tuple[Pipe, int, tuple[int, ...]]:
-        """Of a copy into a pipe: its turn, and the blocks that it goes to."""
+    def filling(self, copy: Copy, thread: Array, part: str, rank: int | None) -> tuple[Pipe, int, tuple[int, ...]]:
+        """Of a copy into a pipe, to one `rank` or to all that it reaches: its turn, and the blocks that it goes to."""
         pipe, first, name = self.by_name[copy.pipe], int(thread[0]), copy.pipe
         if copy.target.buffer not in pipe.buffers:
             raise failure(f"{copy.target.buffer} is no buffer of {name}", copy.span)
@@ -155,6 +167,10 @@ class Pipes:
             raise failure(f"a copy goes into {name} and no turn of it is acquired and not committed yet", copy.span)
         own = first // self.geometry.threads
         blocks = (own,) if not copy.to_ranks else self._ranks(pipe, pipe.producers, part, own)
+        if rank is not None:
+            blocks = tuple(block for block in blocks if self.geometry.cluster_of(block).index(block) == rank)
+            if not blocks:
+                raise failure(f"a copy into {name} goes to rank {rank}, which the pipe does not reach", copy.span)
         for block in blocks:
             self._known(block, thread, pipe, copy.span)
         return pipe, number, blocks

@@ -95,6 +95,29 @@ class Remote {
                    : "memory");
     }
   }
+  // The same of neighbours, 1, 2 or 4 of 4 bytes; 16 bytes on a multiple of 16.
+  template <int kCount>
+  TX_FN void send_async(int index, const T (&from)[kCount], Mbarrier full, int rank, Here = Here::now()) const {
+    static_assert(sizeof(T) == 4 && (kCount == 1 || kCount == 2 || kCount == 4), "4, 8 or 16 bytes at once");
+    const u32 there = remote_address(full.address(), rank);
+    u32 bits[kCount];
+    __builtin_memcpy(bits, from, sizeof bits);
+    if constexpr (kCount == 1) {
+      asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at(index)),
+                   "r"(bits[0]), "r"(there)
+                   : "memory");
+    } else if constexpr (kCount == 2) {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(at(index)),
+          "r"(bits[0]), "r"(bits[1]), "r"(there)
+          : "memory");
+    } else {
+      asm volatile(
+          "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(at(index)),
+          "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3]), "r"(there)
+          : "memory");
+    }
+  }
 
  private:
   TX_FN u32 at(int index) const { return address_ + static_cast<u32>(index) * sizeof(T); }
@@ -111,13 +134,21 @@ TX_FN Remote<T> remote(const Shared<T, Where>& tensor, int rank) {
 
 namespace tx {
 
-// Starts the store of an element into the blocks of these ranks, a bit for each, whose mbarriers in this place count it.
+// Starts the store of an element into the blocks of these ranks, a bit for each, whose mbarriers in this place count
+// it.
 template <int kRanks, class T, class Where>
 TX_FN void store_to(const Shared<T, Where>& tensor, int index, Value<T> value, Mbarrier full, Here here = Here::now()) {
   TX_UNROLL
   for (int rank = 0; rank < 16; ++rank) {
     if ((kRanks >> rank & 1) != 0) remote(tensor, rank).store_async(index, value, full, rank, here);
   }
+}
+
+// Starts the store of neighbours into the block of one rank, whose mbarrier in this place counts them.
+template <int kCount, class T, class Where>
+TX_FN void send_to(const Shared<T, Where>& tensor, int index, const T (&from)[kCount], Mbarrier full, int rank,
+                   Here here = Here::now()) {
+  remote(tensor, rank).send_async(index, from, full, rank, here);
 }
 
 }  // namespace tx

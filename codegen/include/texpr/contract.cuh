@@ -18,8 +18,8 @@ TX_FN auto behind(const MatrixTile<T, Major::kOuter, kRows, kSwizzle>& tile, int
   return tile.at(row + k, column);
 }
 
-// Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows are
-// those of the tile as it lies.
+// Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows
+// are those of the tile as it lies.
 template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB, int kRowsB,
           int kSwizzleB>
 TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a, int row_a,
@@ -63,7 +63,7 @@ template <class T, int kColumns, int kWidth>
 TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kWidth>& c, int column,
                       Here here = Here::now()) {
   constexpr int kBytes = kColumns * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
-  static_assert((kBytes == 64 || kBytes == 128) && sizeof(T) == 2, "rows of 64 or 128 bytes");
+  static_assert((kBytes == 32 || kBytes == 64 || kBytes == 128) && sizeof(T) == 2, "rows of 32, 64 or 128 bytes");
   const int row = lane() % 16;
   TX_UNROLL
   for (int j = 0; j < kColumns / 16; ++j) {

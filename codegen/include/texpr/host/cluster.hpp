@@ -71,15 +71,22 @@ class Remote {
     std::memcpy(touched(index, host::Mode::kWrite, host::as_thread(host::self(here), here)), &element, sizeof element);
   }
   void store_async(int index, Value<T> value, Mbarrier full, int rank, Here here = Here::now()) const {
+    const T element[1] = {encode<T>(value)};
+    send_async(index, element, full, rank, here);
+  }
+  template <int kCount>
+  void send_async(int index, const T (&from)[kCount], Mbarrier full, int rank, Here here = Here::now()) const {
     host::Runner& me = host::self(here);
     const host::Counted counted = full.counted(me, full.peer(me, rank, here), host::Proxy::kCopy, here);
+    u8* const first = touched(index, host::Mode::kWrite, counted.actor);
+    host::check_alignment(first, sizeof from, spot_.name, index, here);
     host::Copy* const copy = new host::Copy{&me, here};
     copy->is_read = true;
-    copy->staged.resize(sizeof(T));
-    const T element = encode<T>(value);
-    std::memcpy(copy->staged.data(), &element, sizeof element);
-    copy->pieces.push_back({touched(index, host::Mode::kWrite, counted.actor), nullptr, sizeof(T)});
-    host::counted_by(*copy, counted.at, sizeof(T));
+    copy->staged.resize(sizeof from);
+    std::memcpy(copy->staged.data(), from, sizeof from);
+    for (int i = 1; i < kCount; ++i) touched(index + i, host::Mode::kWrite, counted.actor);
+    copy->pieces.push_back({first, nullptr, sizeof from});
+    host::counted_by(*copy, counted.at, sizeof from);
     host::pause(me);
   }
 
