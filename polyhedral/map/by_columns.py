@@ -179,24 +179,40 @@ def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[N
     known = constant_value(crew.parts)
     together = TOGETHER if known is None else min(TOGETHER, known)
     part: IndexExpr = add(multiply(const(together), IndexVar(name=turn)), IndexVar(name=each))
-    values = crew.read(total, spaces, (*crew.tile, part, IndexVar(name=column.index)))
-    nodes, sinks = _combined(crew, total, values, fresh(f"{update.id}_parts"))
-    if known is None or known % together:
-        there = Compare(op=CompareOp.LT, left=part, right=crew.parts)
-        nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=update.span)]
-    around = Loop(index=each, extent=const(together), body=tuple(nodes), unroll=True, span=update.span)
+    left = crew.read(total, spaces, (*crew.tile, part, IndexVar(name=column.index)))
+    cut = known is None or known % together
+
+    def each_of(nodes: Sequence[Node]) -> Loop:
+        if cut:
+            there = Compare(op=CompareOp.LT, left=part, right=crew.parts)
+            nodes = [Guard(condition=there, body=tuple(nodes), padding=True, span=update.span)]
+        return Loop(index=each, extent=const(together), body=tuple(nodes), unroll=True, span=update.span)
+
+    inside, sinks = list[Node](), list[str]()
+    if len(left) > 1:  # else each comparison would wait for what it compares
+        names = [crew.buffer(f"{c.word}_left", c.dtype, (const(together),), Memory.REG) for c in total.components]
+        got = crew.put(total, f"{fresh('parts')}", names, (IndexVar(name=each),), left, crew.own)
+        sinks = [one.id for one in got]
+        inside += [*(Fresh(buffer=name) for name in names), each_of(got)]
+        left = crew.read(total, names, (IndexVar(name=each),))
+    nodes, ends = _merged(crew, total, left, fresh(f"{update.id}_parts"))
+    inside.append(each_of(nodes))
     turns = ceildiv(crew.parts, together)
-    return (Loop(index=turn, extent=turns, body=(around,), span=update.span),), sinks
+    return (Loop(index=turn, extent=turns, body=tuple(inside), span=update.span),), sinks or ends
 
 
 def _combined(crew: Crew, into: Part, values: Sequence[Read], id: str) -> tuple[list[Node], list[str]]:
     """Values combined into registers, and the statements that read them. Several components are read before any are
     compared: else each comparison would wait for its own."""
-    update, nodes, sinks = into.update, list[Node](), [id]
-    if len(values) > 1:
-        other = crew.registers(update, "other")
-        got = crew.put(into, f"{crew.draft.names.fresh('parts')}", other.registers, (), values, crew.own)
-        nodes += [*(Fresh(buffer=name) for name in other.registers), *got]
-        sinks, values = [one.id for one in got], crew.read(other)
+    if len(values) == 1:
+        return _merged(crew, into, values, id)
+    other = crew.registers(into.update, "other")
+    got = crew.put(into, f"{crew.draft.names.fresh('parts')}", other.registers, (), values, crew.own)
+    merged, _ = _merged(crew, into, crew.read(other), id)
+    return [*(Fresh(buffer=name) for name in other.registers), *got, *merged], [one.id for one in got]
+
+
+def _merged(crew: Crew, into: Part, values: Sequence[Read], id: str) -> tuple[list[Node], list[str]]:
+    """The same of values that are at hand."""
     body = Body(crew.draft, hardware=crew.nest.indices, digits=crew.own)
-    return [*nodes, *of_combining(body.nodes(combined(update, crew.read(into), values, id, into.local)))], sinks
+    return list(of_combining(body.nodes(combined(into.update, crew.read(into), values, id, into.local)))), [id]

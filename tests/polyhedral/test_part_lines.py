@@ -37,14 +37,14 @@ PROGRAMS = {
 }
 
 
-def narrowed(text: str, **changes: Any) -> MappedProgram:
+def narrowed(text: str, sizes: dict[str, int] | None = None, **changes: Any) -> MappedProgram:
     """The program with few lanes and blocks, so that small sizes have several of them."""
     found = mapped(text)
     candidate, first = found.candidate, choice(found)
     assert isinstance(candidate, Candidate) and isinstance(first, Parted) and first.lines, "it is read in chunks"
     small = replace(first, deal=(("j", 8),), threads=64, blocks={"i": 3}, ahead=3, resident=0)
     (name,) = candidate.launches
-    return mapped(text, choices=replace(candidate, launches={name: replace(small, **changes)}))
+    return mapped(text, choices=replace(candidate, launches={name: replace(small, **changes)}), **(sizes or {}))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -54,6 +54,20 @@ def test_what_is_read_in_chunks_is_what_the_program_says(name: str, m: int, n: i
     values = arguments(program.kernel, sizes)
     expected = interpret(program.kernel, values, sizes=sizes).outputs
     got = simulate(program, values, seed=m, sizes=sizes)
+    for array, found in expected.items():
+        np.testing.assert_array_equal(got[array], found, err_msg=array)
+
+
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"backwards"}))  # whose origin M names
+@pytest.mark.parametrize(("m", "apart"), [(200, 24), (144, 8)])
+def test_blocks_have_alike_many_rows_where_their_turns_do_not_come_out_even(name: str, m: int, apart: int) -> None:
+    sizes = {"M": m, "N": 131}
+    program = narrowed(PROGRAMS[name], sizes)
+    rounds = [d.weight for d in only_launch(program).digits if d.name.startswith("i_round")]
+    assert rounds and set(rounds) == {apart}
+    values = arguments(program.kernel, {})
+    expected = interpret(program.kernel, values).outputs
+    got = simulate(program, values, seed=m)
     for array, found in expected.items():
         np.testing.assert_array_equal(got[array], found, err_msg=array)
 
