@@ -6,6 +6,8 @@
       S_blocks[tile, part, column] = S_column
     the last block, of each column:  S_total = 0 ;  S_total += S_blocks[tile, each_part, column] for each_part < parts
 
+Where a block has several threads for each of them, these share what blocks left: the parts of a group meet again.
+
 A thread would else have all elements that are neighbours, and all others would wait for those few that end them.
 """
 
@@ -51,18 +53,23 @@ def row_of(lanes: int, width: int) -> int:
 
 
 def meeting_slots(choice: Parted, lanes: int, width: int) -> int:
-    """The parts of an update that lie in shared memory."""
-    return choice.threads // lanes * width * row_of(lanes, width)
+    """The parts of an update that lie in shared memory: of the block, and of groups in the last one."""
+    count = own_columns(choice, lanes, width)
+    groups = groups_of_last(choice, count)
+    return choice.threads // lanes * width * row_of(lanes, width) + (groups * count if groups > 1 else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """The thread of an element: its number, the crew of the one that it has, and which threads have one."""
+    """The thread of an element: its number, the crew of the one that it has, and which threads have one. Where several
+    have it, `groups` of them, `group` is the number of its own."""
 
     index: str
     crew: Crew
     there: Condition | None
     nodes: tuple[Node, ...]
+    group: str = ""
+    groups: int = 1
 
     def guarded(self, nodes: Sequence[Node]) -> tuple[Node, ...]:
         if self.there is None:
@@ -150,7 +157,10 @@ def _column(crew: Crew) -> _Column:
 def _over_blocks(column: _Column, parts: Sequence[Part], end: End) -> tuple[list[Node], list[Node], tuple[Order, ...]]:
     """What a block leaves in memory, what the last one does with that of all, and the orders between them."""
     crew, own = column.crew, IndexVar(name=column.index)
+    reader = _in_groups(column)
     puts, inside, totals, orders = list[Node](), list[Node](), list[Part](), list[Order]()
+    if reader is not column:
+        inside += reader.nodes
     for part in parts:
         update = part.update
         dtype = F64 if crew.is_long(update) else part.components[0].dtype
@@ -161,14 +171,40 @@ def _over_blocks(column: _Column, parts: Sequence[Part], end: End) -> tuple[list
         given = [as_type(value, c.dtype) for value, c in zip(crew.read(part), total.components, strict=True)]
         left = crew.put(part, "block", spaces, (*crew.tile, IndexVar(name=crew.part), own), given, crew.own)
         puts += left
-        more, sinks = _added(column, total, spaces)
-        inside += [*crew.started(total, "total"), *more]
+        more, sinks = _added(reader, total, spaces)
+        inside += [*reader.crew.started(total, "total"), *more]
         orders += [
             left_in_memory(put.id, sink, space, update.span)
             for put, sink, space in zip(left, sinks, spaces, strict=True)
         ]
-    inside += end(crew, totals)
-    return puts, list(column.guarded(inside)), tuple(orders)
+    if reader is column:
+        return puts, list(column.guarded([*inside, *end(crew, totals)])), tuple(orders)
+    ending = list[Node]()
+    for total in totals:
+        shared = shared_parts(crew, total, (const(reader.groups), const(crew.elements)))
+        there, each = (IndexVar(name=reader.group), IndexVar(name=reader.index)), crew.draft.names.fresh("each_group")
+        inside += [Fresh(buffer=name) for name in shared]
+        inside += crew.put(total, "group", shared, there, crew.read(total), reader.crew.own)
+        values = crew.read(total, shared, (IndexVar(name=each), own))
+        ending.append(crew.reduce(total, "groups", values, over=((each, const(reader.groups)),), digits=crew.own))
+    return puts, [*inside, *column.guarded([*ending, *end(crew, totals)])], tuple(orders)
+
+
+def groups_of_last(choice: Parted, count: int) -> int:
+    """How many threads of the last block share what all blocks left of each of so many elements, where they left more
+    than one asks for at a time."""
+    parts = max(choice.blocks.values(), default=1)
+    return choice.threads // count if parts > TOGETHER and choice.threads % count == 0 else 1
+
+
+def _in_groups(column: _Column) -> _Column:
+    """The threads that share an element of the last block: the one that it has, where there are no others for it."""
+    crew, groups = column.crew, groups_of_last(column.crew.choice, column.crew.elements)
+    if groups == 1:
+        return column
+    stand, own = crew.stand(("column", "group"), (crew.elements, groups)), copy(crew)
+    own.own = stand.digits
+    return _Column(index=stand.inner, crew=own, there=None, nodes=stand.nodes, group=stand.outer, groups=groups)
 
 
 def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[Node, ...], list[str]]:
@@ -177,10 +213,12 @@ def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[N
     crew, update, fresh = column.crew, total.update, column.crew.draft.names.fresh
     turn, each = fresh("parts_turn"), fresh("each_part")
     known = constant_value(crew.parts)
-    together = TOGETHER if known is None else min(TOGETHER, known)
+    together = TOGETHER if known is None else min(TOGETHER, -(-known // column.groups))
     part: IndexExpr = add(multiply(const(together), IndexVar(name=turn)), IndexVar(name=each))
+    if column.groups > 1:
+        part = add(multiply(const(column.groups), part), IndexVar(name=column.group))
     left = crew.read(total, spaces, (*crew.tile, part, IndexVar(name=column.index)))
-    cut = known is None or known % together
+    cut = known is None or known % (column.groups * together)
 
     def each_of(nodes: Sequence[Node]) -> Loop:
         if cut:
@@ -197,7 +235,7 @@ def _added(column: _Column, total: Part, spaces: Sequence[str]) -> tuple[tuple[N
         left = crew.read(total, names, (IndexVar(name=each),))
     nodes, ends = _merged(crew, total, left, fresh(f"{update.id}_parts"))
     inside.append(each_of(nodes))
-    turns = ceildiv(crew.parts, together)
+    turns = ceildiv(crew.parts, column.groups * together)
     return (Loop(index=turn, extent=turns, body=tuple(inside), span=update.span),), sinks or ends
 
 

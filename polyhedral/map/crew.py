@@ -115,7 +115,8 @@ class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
     in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
     name in `firsts` on, and the last ones end at `cut` where that is no multiple. Where they are counted from chunks of
-    the `origin`, the first of a team lies `lead` elements before a block's first one. `part`, one of `parts`, numbers
+    the `origin`, the first of a team lies `lead` elements before a block's first one; what its threads read ends where
+    its last one does, before `strip_end`. `part`, one of `parts`, numbers
     the blocks that share the elements of one, at `tile` among `tiles`: who deals blocks to the grid says where these
     stand, and which digit, `block`, those of the index along have there."""
 
@@ -132,6 +133,7 @@ class Crew:
         self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
         fresh = draft.names.fresh
         self.lead = fresh("lead") if self.origin is not None else ""
+        self.strip_end = fresh("strip_end") if choice.strip else ""
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None
         self.block: Digit | None = None

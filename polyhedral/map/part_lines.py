@@ -97,4 +97,4 @@ def rows_alone(problem: Problem, one: Reduction, index: str) -> tuple[Element, .
 
 def own_columns(choice: Parted, lanes: int, width: int) -> int:
     """The elements that a block ends, of the index along."""
-    return (lanes - 1 if choice.lines else lanes) * width
+    return (choice.strip or (lanes - 1) * width) if choice.lines else lanes * width

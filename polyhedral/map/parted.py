@@ -88,6 +88,9 @@ class _Launch:
             offset: IndexExpr = ZERO
             if par is crew.along and crew.origin is not None:
                 body.append(crew.lead_of(crew.lead, crew.team_index))
+                if crew.strip_end:
+                    end = const(self.choice.strip)
+                    body.append(Define(index=crew.strip_end, digits=(block,) if block else (), offset=end))
                 offset = multiply(const(-1), IndexVar(name=crew.lead))
             body.append(Define(index=crew.firsts.get(par.index, par.index), digits=digits, offset=offset))
         body += self._tiles(grid)

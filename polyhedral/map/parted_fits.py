@@ -65,6 +65,8 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
 
 def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
     """Neighbours of the band are counted from the chunks of what is read, where a thread ends each of a block's."""
+    if choice.strip and not choice.lines:
+        yield f"`strip`: blocks end {choice.strip} neighbours that are counted from no line"
     for index, name in choice.lines.items():
         along = index in choice.widths and index in nest.indices and ends_columns(choice, index)
         able = part_lines(problem, nest, found, index, team_of(choice)) if along else {}
@@ -72,6 +74,10 @@ def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
             yield f"`lines`: neighbours of {index} are counted from {listed(able)}, not from {name}"
         elif choice.widths[index] * problem.kernel.buffer(able[name][0]).dtype.size_bytes != ACCESS_BYTES:
             yield f"`lines`: neighbours of {index} are no chunk of {ACCESS_BYTES} bytes"
+        elif not 0 <= choice.strip <= (whole := (dict(choice.deal)[index] - 1) * choice.widths[index]):
+            yield f"`strip`: threads are sure to read {whole} neighbours of {index}, not {choice.strip}"
+        elif choice.strip % choice.widths[index]:
+            yield f"`strip`: {choice.strip} neighbours of {index} are no whole chunks"
 
 
 def _slots(choice: Parted, nest: Nest, warp: int) -> int:

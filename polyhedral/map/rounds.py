@@ -85,8 +85,8 @@ class Rounds:
         not come out even: else some had a whole turn of rounds more than others."""
         over, count = self.reduction.over, self.choice.blocks.get(self.reduction.over.index, 1)
         extent, together = constant_value(over.extent), self.step * self.choice.ahead * count
-        known = extent is not None and self.crew.part_digit is not None and self.crew.parts == const(count)
-        return count if known and extent % together else 1
+        known = self.crew.part_digit is not None and self.crew.parts == const(count)
+        return count if known and extent is not None and extent % together else 1
 
     def _digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
         if radix == 1:
@@ -256,9 +256,13 @@ class Rounds:
         """The loads of all rounds of an element's chunks, of which those of the band's elements are wanted."""
         load, here = self._load(wide, register, asks=asks), IndexVar(name=self.crew.firsts[self.along])
         assert self.crew.along is not None, "there are neighbours"
-        begin, end = subtract(ZERO, here), subtract(self.crew.along.extent, here)
+        ends = self.crew.along.extent
+        if self.crew.strip_end:
+            ends = minimum(ends, IndexVar(name=self.crew.strip_end))
+        begin, end = subtract(ZERO, here), subtract(ends, here)
         if asks and load.within is not None:
-            end = load.within.end if self.crew.cut is not None else minimum(end, load.within.end)
+            cut = self.crew.cut is not None and not self.crew.strip_end
+            end = load.within.end if cut else minimum(end, load.within.end)
         unseen = not exact and not asks  # of rows that are none zeros are added
         other = nothing(wide.dtype, wide.first.span)
         within = Within(begin=begin, end=end, other=other, exact=exact, unseen=unseen, inside=not exact)

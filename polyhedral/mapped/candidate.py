@@ -177,6 +177,7 @@ class Parted:
     them. `resident` blocks fit on a multiprocessor together, which bounds registers (0: no bound). `widths`: as in a
     flat band, of one index of the band or of the reductions. `lines`: neighbours of the band are counted from where
     what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
+    A block ends a `strip` of so many of them (0: all but the last chunk that its threads read).
     """
 
     threads: int
@@ -188,6 +189,7 @@ class Parted:
     resident: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    strip: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

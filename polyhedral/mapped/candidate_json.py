@@ -290,6 +290,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "along": _text,
     "across": _text,
     "lanes": _number,
+    "strip": _count,
     "loops": _names,
     "tile": _by_name(_number),
     "each": _by_name(_number),

@@ -13,6 +13,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate, Parted
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -58,8 +59,27 @@ def test_what_is_read_in_chunks_is_what_the_program_says(name: str, m: int, n: i
         np.testing.assert_array_equal(got[array], found, err_msg=array)
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"backwards"}))  # whose origin M names
-@pytest.mark.parametrize(("m", "apart"), [(200, 24), (144, 8)])
+GROUPS = {
+    "of a strip": {"strip": 16, "blocks": {"i": 19}},
+    "at any address": {"lines": {}, "deal": (("j", 4),), "ahead": 2, "blocks": {"i": 19}},
+}
+
+
+@pytest.mark.parametrize("name", ["greatest", "times a vector", "picked"])
+@pytest.mark.parametrize("groups", GROUPS)
+def test_several_threads_share_what_many_blocks_left_of_an_element(name: str, groups: str) -> None:
+    sizes = {"M": 470, "N": 35}
+    program = narrowed(PROGRAMS[name], **GROUPS[groups])
+    assert any(b.name.endswith("_totals") for b in program.buffers.values() if b.memory is Memory.SHARED)
+    values = arguments(program.kernel, sizes)
+    expected = interpret(program.kernel, values, sizes=sizes).outputs
+    got = simulate(program, values, seed=5, sizes=sizes)
+    for array, found in expected.items():
+        np.testing.assert_array_equal(got[array], found, err_msg=array)
+
+
+@pytest.mark.parametrize("name", ["sum", "times a vector", "eight rows on", "picked"])
+@pytest.mark.parametrize(("m", "apart"), [(200, 24), (72, 8)])
 def test_blocks_have_alike_many_rows_where_their_turns_do_not_come_out_even(name: str, m: int, apart: int) -> None:
     sizes = {"M": m, "N": 131}
     program = narrowed(PROGRAMS[name], sizes)
@@ -103,6 +123,9 @@ def test_what_is_not_aligned_alike_is_shifted(text: str) -> None:
         ({"threads": 32}, "are counted from none"),
         ({"widths": {"j": 4}}, "is no multiple of 4"),
         ({"ahead": 21}, "`ahead` is at most 20"),
+        ({"strip": 64}, "are sure to read 56 neighbours of j, not 64"),
+        ({"strip": 12}, "12 neighbours of j are no whole chunks"),
+        ({"strip": 32, "lines": {}, "ahead": 2}, "32 neighbours that are counted from no line"),
     ],
 )
 def test_lines_that_do_not_fit_are_refused(change: dict[str, Any], why: str) -> None:

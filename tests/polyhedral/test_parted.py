@@ -293,7 +293,7 @@ def test_every_barrier_of_a_shared_reduction_is_needed() -> None:
         ({"shared_out": ("k",)}, "are no reductions that blocks can share"),
         ({"blocks": {"j": 2}}, "`blocks` has j, not one index of each reduction"),
         ({"deal": (("i", 32),)}, "`deal` deals threads to i"),
-        ({"deal": (("j", 3),)}, "pieces that do not number 256"),
+        ({"deal": (("j", 3),)}, "pieces that do not number 512"),
         ({"ahead": 3}, "`ahead` is a power of two"),
         ({"ahead": 1 << 20}, "`ahead` is a power of two up to 8"),
         ({"resident": 9}, "more threads than a multiprocessor runs"),
