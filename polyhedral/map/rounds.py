@@ -76,17 +76,8 @@ class Rounds:
         self.along = (crew.along or over).index
         self.width = self.choice.widths.get(self.along, 1)
         self.step = crew.team * self.choice.widths.get(over.index, 1)
-        self.stride = self.step * self._dealt_at_once()
-        self.round = self._digit(over.index, "round", self.stride, self.choice.ahead, Place.SERIAL)
+        self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
         self.vector = self._digit(self.along, "vector", 1, self.width, Place.VECTOR)
-
-    def _dealt_at_once(self) -> int:
-        """How many blocks have had one round each before one of them has its next. All of them, where their turns do
-        not come out even: else some had a whole turn of rounds more than others."""
-        over, count = self.reduction.over, self.choice.blocks.get(self.reduction.over.index, 1)
-        extent, together = constant_value(over.extent), self.step * self.choice.ahead * count
-        known = self.crew.part_digit is not None and self.crew.parts == const(count)
-        return count if known and extent is not None and extent % together else 1
 
     def _digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
         if radix == 1:
@@ -103,15 +94,15 @@ class Rounds:
             nodes = self._over(loop, nodes) if loop is self.reduction.over else self._around(loop, nodes)
         return nodes
 
-    def _serial(self, loop: Seq, covered: int, part_covers: int) -> tuple[Digit | None, Digit | None]:
-        """The digit of the block's part and that of a thread's turns; a turn has so many iterations."""
+    def _serial(self, loop: Seq, covered: int) -> tuple[Digit | None, Digit | None]:
+        """The digit of the block's part and that of a thread's turns."""
         count = self.choice.blocks.get(loop.index, 1)
         part, shared = None, self.crew.part_digit
         if shared is not None and loop.index in self.choice.blocks:
             part = Digit(
                 name=self.draft.names.fresh(f"{stem(loop.index)}_part"),
                 index=loop.index,
-                weight=part_covers,
+                weight=covered,
                 radix=shared.radix,
                 stride=shared.stride,
                 place=shared.place,
@@ -126,8 +117,7 @@ class Rounds:
         return part, serial
 
     def _over(self, loop: Seq, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        covered = self.step * self.choice.ahead
-        part, serial = self._serial(loop, covered, covered if self.stride == self.step else self.step)
+        part, serial = self._serial(loop, self.step * self.choice.ahead)
         own = multiply(const(self.choice.widths.get(loop.index, 1)), IndexVar(name=self.crew.team_index))
         digits = tuple(d for d in (part, serial) if d is not None)
         nodes = (Define(index=self.first, digits=digits, offset=own), *nodes)
@@ -136,7 +126,7 @@ class Rounds:
     def _around(self, loop: Seq, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         if self.choice.blocks.get(loop.index) is None:
             return (Loop(index=loop.index, extent=loop.extent, body=nodes, span=loop.span),)
-        part, serial = self._serial(loop, 1, 1)
+        part, serial = self._serial(loop, 1)
         digits = tuple(d for d in (part, serial) if d is not None)
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=loop.index), right=loop.extent)
         guarded = Guard(condition=inside, body=nodes, padding=True, uniform=Scope.BLOCK, span=loop.span)
@@ -176,7 +166,7 @@ class Rounds:
             nodes = self._defined(self.along, first, (self.vector,), nodes)
         nodes = self._unrolled(self.vector, nodes)
         if not self.exact and whole and not (crew.origin and self._adds_nothing({*held, *alone})):
-            ahead = ZERO if self.round is None else multiply(const(self.stride), IndexVar(name=self.round.name))
+            ahead = ZERO if self.round is None else multiply(const(self.step), IndexVar(name=self.round.name))
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in (*held.values(), *alone.values()))
@@ -196,7 +186,7 @@ class Rounds:
             return loads
         over, crew = self.reduction.over, self.crew
         width = self.choice.widths.get(over.index, 1)
-        last = add(IndexVar(name=self.first), const(self.stride * (self.choice.ahead - 1)))
+        last = add(IndexVar(name=self.first), const(self.step * (self.choice.ahead - 1)))
         ends: list[Condition] = []
         if not self.exact:
             ends.append(Compare(op=CompareOp.LE, left=add(last, const(width)), right=over.extent))
@@ -222,7 +212,7 @@ class Rounds:
         over, crew, problem = self.reduction.over, self.crew, self.draft.problem
         first, here = IndexVar(name=self.first), IndexVar(name=crew.firsts[self.along])
         assert crew.along is not None, "there are neighbours"
-        last_row = add(first, const(self.stride * (self.choice.ahead - 1)))
+        last_row = add(first, const(self.step * (self.choice.ahead - 1)))
         last = minimum(add(here, const(self.width - 1)), subtract(crew.along.extent, ONE))
         nodes = self._chunks(wide, held, alone, asks=True, exact=True)
         for asks in (True, False) if not self.exact else (False,):
@@ -282,7 +272,7 @@ class Rounds:
     def _row(self, element: Element, register: str, *, asks: bool) -> Loop:
         """The loads of what each row has once."""
         over, (name, subscripts), q = self.reduction.over, element, self.draft.names.fresh("row_ahead")
-        row = add(IndexVar(name=self.first), multiply(const(self.stride), IndexVar(name=q)))
+        row = add(IndexVar(name=self.first), multiply(const(self.step), IndexVar(name=q)))
         dtype, span = self.draft.kernel.buffer(name).dtype, over.span
         read = Read(buffer=name, subscripts=at(subscripts, over.index, row), dtype=dtype, span=span)
 
@@ -345,7 +335,7 @@ class Rounds:
         fresh, over = self.draft.names.fresh, self.reduction.over
         q, a, e = (fresh(f"{stem(self.along)}_{word}") for word in ("ahead", "access", "element"))
         box: list[tuple[str, IndexExpr]] = [(q, const(self.choice.ahead))] if self.choice.ahead > 1 else []
-        round_ = multiply(const(self.stride), IndexVar(name=q)) if self.choice.ahead > 1 else ZERO
+        round_ = multiply(const(self.step), IndexVar(name=q)) if self.choice.ahead > 1 else ZERO
         start: IndexExpr = ZERO
         if self.width > wide.width:
             box.append((a, const(self.width // wide.width)))
