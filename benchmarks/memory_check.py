@@ -9,6 +9,7 @@ from memory_problems import Numbers, Problem, Shape, arrays_of, error_of
 
 import texpr
 from texpr.codegen.artifact import signature
+from texpr.codegen.manifest import Manifest
 from texpr.grammar.ast import Accumulate, Kernel
 from texpr.grammar.core import buffers_written
 from texpr.grammar.types import ELEMENT_TYPES
@@ -26,15 +27,21 @@ def fault(problem: Problem, dtype: str, run: Run) -> str:
     sizes = problem.sizes(*SMALL)
     kernel = texpr.parse(problem.text(dtype), problem.program).only
     core = kernel.core(sizes=sizes)
-    manifest = signature(core, "cpu", "0", buffers_written(core))
+    manifest = signature_of(kernel, sizes)
     arrays = arrays_of(problem, manifest.parameters, sizes, NumpyDraws(sum(map(ord, problem.name))))
     numbers = Numbers(np, np.vectorize(math.erf, otypes=[float]))
-    want = problem.expected(numbers, {name: _wide(array) for name, array in arrays.items()})
+    want = problem.expected(numbers, {name: wide(array) for name, array in arrays.items()})
     run(kernel, sizes, arrays)
     (output,) = (p.name for p in manifest.parameters if p.writes)
-    error = error_of(np, _wide(arrays[output]), want, exact=problem.exact)
+    error = error_of(np, wide(arrays[output]), want, exact=problem.exact)
     allowed = problem.tolerance(dtype) * (ROUNDINGS if dtype == "bf16" and _accumulates_in_memory(core) else 1)
     return "" if error <= allowed else f"{problem.name} of {dtype}: an error of {error:.1e}"
+
+
+def signature_of(kernel: Any, sizes: dict[str, int]) -> Manifest:
+    """The parameters of a kernel of these sizes, and what it does with them."""
+    core = kernel.core(sizes=sizes)
+    return signature(core, "cpu", "0", buffers_written(core))
 
 
 def _accumulates_in_memory(kernel: Kernel) -> bool:
@@ -72,5 +79,6 @@ def _of_type(array: Any, dtype: str) -> Any:
     return array.astype(numpy_dtype(ELEMENT_TYPES[dtype]))
 
 
-def _wide(array: Any) -> Any:
+def wide(array: Any) -> Any:
+    """Floats as float64."""
     return array if array.dtype.kind == "i" else array.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
@@ -107,14 +108,26 @@ def _where_touched(carry: Carry, context: Context) -> Iterator[None]:
 
 
 GOLDEN = 7046029254386353131  # an odd number that spreads products of indices over 64 bits
-UNROLLED = 16  # an innermost loop of fewer iterations is left to LLVM, which unrolls it
+UNROLLED = 16  # a loop of fewer iterations is left to LLVM, which unrolls it
 
 
 def _is_better_vectorised(loop: Range) -> bool:
     """Whether LLVM, knowing the trip count, would unroll a loop that it had better vectorise."""
     if loop.unroll or not isinstance(loop.low, IndexConst) or not isinstance(loop.high, IndexConst):
         return False
-    return loop.high.value - loop.low.value >= UNROLLED and not any(isinstance(n, Range | Branch) for n in loop.body)
+    return loop.high.value - loop.low.value >= UNROLLED and _turns(loop.body) <= UNROLLED
+
+
+def _turns(body: tuple[object, ...]) -> float:
+    """Turns of the loops inside, which all are unrolled where they are few; infinite where there is a branch."""
+    turns = 1.0
+    for node in body:
+        match node:
+            case Range(low=IndexConst(value=low), high=IndexConst(value=high), body=inside):
+                turns = max(turns, (high - low) * _turns(inside))
+            case Range() | Branch() | Split():
+                return inf
+    return turns
 
 
 def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:

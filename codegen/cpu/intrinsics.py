@@ -60,16 +60,15 @@ add_rc = _binary("fadd", ("reassoc", "contract"))
 mul_r = _binary("fmul", ("reassoc",))
 
 
-def _llvm(name: str, arity: int) -> Any:
-    """`llvm.<name>` on floats of one type."""
+def _llvm(name: str, arity: int, *flags: str) -> Any:
+    """`llvm.<name>` on floats of one type, with fast-math flags."""
 
     def emit(builder: Any, args: Any) -> Any:
         kind = args[0].type
         suffix = "f32" if kind == ir.FloatType() else "f64"
         signature = ir.FunctionType(kind, [kind] * arity)
-        return builder.call(
-            cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}"), list(args)
-        )
+        function = cgutils.get_or_insert_function(builder.module, signature, f"llvm.{name}.{suffix}")
+        return builder.call(function, list(args), fastmath=flags)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return emit(builder, args)
@@ -98,8 +97,8 @@ ceil = _llvm("ceil", 1)
 rint = _llvm("rint", 1)
 fabs = _llvm("fabs", 1)
 power = _llvm("pow", 2)
-minimum = _llvm("minimum", 2)
-maximum = _llvm("maximum", 2)
+minimum = _llvm("minimum", 2, "nsz")  # 0 and -0 are equal, and either is the result
+maximum = _llvm("maximum", 2, "nsz")
 fma = _llvm("fma", 3)
 
 

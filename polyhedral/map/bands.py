@@ -6,13 +6,17 @@ par M i #grid { par N j #block { S } } two nests, because the author says so
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
 from texpr.grammar.attributes import SCOPES
 from texpr.grammar.core import children, statements
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.interval import index_range
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.walk import adjacent
+
+FEW_TURNS = 16  # of loops inside an iteration, which a compiler unrolls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +130,20 @@ def block_statements(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 def has_loop(stmts: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Par | Seq) for s in statements(stmts))
+
+
+def has_long_loop(stmts: tuple[Stmt, ...]) -> bool:
+    """Whether one iteration has more than `FEW_TURNS` turns of loops, or of a number that is not known."""
+    return _turns(stmts) > FEW_TURNS
+
+
+def _turns(stmts: tuple[Stmt, ...]) -> float:
+    """Turns of the deepest loops together, of one that holds most of them; infinite where an extent is not known."""
+    most = 1.0
+    for stmt in stmts:
+        own = 1.0
+        if isinstance(stmt, Par | Seq):
+            known = constant_value(stmt.extent)
+            own = inf if known is None else max(1, known)
+        most = max(most, own * _turns(children(stmt)))
+    return most

@@ -2,28 +2,37 @@
 
 A dimension over which iterations update one element is no core dimension: its loop runs in order on one core, without
 atomics. Only where that leaves no core dimension, and all iterations update the same element, is the outermost one on
-cores after all. The innermost loop is over the index whose steps are contiguous in most accesses.
+cores after all. The innermost loop is over the index whose steps touch the fewest lines of memory; what is contiguous
+along another runs in tiles of both.
 """
 
-from texpr.grammar.ast import Accumulate, Atomic, Gather, IndexExpr
+from collections.abc import Iterator, Mapping, Sequence
+
+from texpr.grammar.ast import Accumulate, Atomic, Gather, If, IndexExpr, Intrinsic, New, Read
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.map.bands import Nest, has_loop
+from texpr.polyhedral.map.bands import Nest, has_long_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.mapped.candidate import Cores
+from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.walk import subscript_names
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
 HEAVY_CHUNK = 256  # the same where each iteration has loops
 MIN_CHUNK = 16
+LINE_BYTES = 64  # that memory moves at a time
+PIECE = 256  # iterations of the vector whose locals are rows: a few of them fit the nearest cache
+TILE_SIDE = LINE_BYTES // 2  # iterations of a tile: of 4 bytes two lines a side, of which the nearest cache holds all
 MIN_CHUNKS = 64  # chunks that keep many cores busy
 
 
@@ -35,18 +44,24 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
         cores = tuple(d for d in cores if d != vector)
     indices = tuple(nest.indices[d] for d in cores)
     jams = iter(()) if vector is None else jams_of(problem, nest, indices, nest.indices[vector])
+    tiles = iter(()) if vector is None else tiles_of(problem, nest, indices, nest.indices[vector])
+    memory = memory_of(problem, nest.body, block_level=False, outer=indices, ranges=ranges)
+    local_rows = vector is not None and can_be_rows(problem, nest, memory)
     return Cores(
         cores=indices,
         vector=None if vector is None else nest.indices[vector],
         chunk=_chunk(problem, nest, add(ranges[indices[0]][1], ONE)) if cores == (vector,) else None,
         jam=next(jams, {}),
-        memory=memory_of(problem, nest.body, block_level=False, outer=indices, ranges=ranges),
+        tile=next(tiles, {}),
+        once=bool(repeated(nest.body, PIECE if local_rows else 1)),
+        local_rows=local_rows,
+        memory=memory,
     )
 
 
 def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
     """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
-    most = HEAVY_CHUNK if has_loop(nest.body) else LIGHT_CHUNK
+    most = HEAVY_CHUNK if has_long_loop(nest.body) else LIGHT_CHUNK
     if any(isinstance(s, Accumulate) and s.id in problem.long for s in nest.body):
         return most  # one partial for each chunk
     return max(MIN_CHUNK, min(most, power_of_two(problem.representative(extent, {}) // MIN_CHUNKS)))
@@ -85,16 +100,24 @@ def _is_total(problem: Problem, update: Accumulate | Atomic, nest: Nest) -> bool
 
 
 def _vector_dim(problem: Problem, nest: Nest) -> int | None:
-    """The dimension whose steps are contiguous in most accesses, None where none is, or a later extent needs it.
+    """The dimension of the innermost loop; None where a later extent needs each.
 
-    The elements of accumulations do not count, for a register carries them where the dimension is outside.
+    Where an iteration has long loops, one whose steps are contiguous in most accesses, or None: then a loop inside is
+    the innermost. The elements of accumulations do not count there, for a register carries them where the dimension is
+    outside. Else the one whose steps touch the fewest lines of memory, and the last of several.
     """
+    free = [
+        (number, par.index)
+        for number, par in enumerate(nest.pars)
+        if not any(par.index in names(p.extent) for p in nest.pars[number + 1 :])
+    ]
+    accesses = problem.accesses(nest.body, {}, without=declared(nest.body))
+    if not has_long_loop(nest.body):
+        lines = {number: sum(lines_touched(problem, a, index) for a in accesses) for number, index in free}
+        return min(reversed(lines), key=lines.__getitem__, default=None)
     best: tuple[int, int] | None = None
-    accesses = [a for a in problem.accesses(nest.body, {}, without=declared(nest.body)) if not a.update]
-    for number, par in enumerate(nest.pars):
-        if any(par.index in names(p.extent) for p in nest.pars[number + 1 :]):
-            continue
-        steps = [(access.weight, step(problem, access, par.index)) for access in accesses]
+    for number, index in free:
+        steps = [(access.weight, step(problem, access, index)) for access in accesses if not access.update]
         unit = sum(weight for weight, elements in steps if elements == 1)
         far = sum(weight for weight, elements in steps if elements not in (0, 1))
         if unit > far and (best is None or unit - far >= best[0]):
@@ -102,14 +125,50 @@ def _vector_dim(problem: Problem, nest: Nest) -> int | None:
     return None if best is None else best[1]
 
 
+def lines_touched(problem: Problem, access: WeightedAccess, index: str) -> float:
+    """Lines of memory that an iteration of the index touches and the one before it did not; what is written counts
+    twice, as a line is read before a part of it is written."""
+    elements = step(problem, access, index)
+    share = 1.0 if elements is None else min(1.0, abs(elements) * access.element_bytes / LINE_BYTES)
+    return access.weight * share * (2 if access.writes else 1)
+
+
+def tiles_of(problem: Problem, nest: Nest, cores: Sequence[str], vector: str) -> Iterator[dict[str, int]]:
+    """Sides of the tiles of a core index and the vector: where an access goes along the core index from one element to
+    the next, and along the vector from line to line. None where an iteration has long loops or extents depend."""
+    indices = set(nest.indices)
+    if vector in cores or has_long_loop(nest.body) or any(names(par.extent) & indices for par in nest.pars):
+        return
+    accesses = problem.accesses(nest.body, {}, without=declared(nest.body))
+    far = [a for a in accesses if lines_touched(problem, a, vector) >= a.weight]
+    for index in reversed(cores):
+        if any(step(problem, access, index) == 1 for access in far):
+            yield {index: TILE_SIDE, vector: TILE_SIDE}
+
+
+def can_be_rows(problem: Problem, nest: Nest, memory: Mapping[str, Memory]) -> bool:
+    """Whether an iteration has long loops, and locals outside them alone, of one element each and a thread's own;
+    what data decides is better decided in registers."""
+    every = [s.buffer for s in statements(nest.body) if isinstance(s, New)]
+    own = [s.buffer for s in nest.body if isinstance(s, New)]
+    plain = all(memory.get(b) is Memory.REG and not problem.kernel.buffer(b).shape for b in own)
+    scalar = any(
+        isinstance(s, Intrinsic) or (isinstance(s, If) and isinstance(s.condition, Read)) for s in statements(nest.body)
+    )
+    return bool(own) and own == every and plain and not scalar and has_long_loop(nest.body)
+
+
 def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:
-    """Elements between neighbouring iterations of the index; None for a gather."""
+    """Elements between neighbouring iterations of the index; None for a gather whose place depends on it."""
     ends: list[int] = []
     for turn in (0, 1):
         points: list[int] = []
         for subscript in access.subscripts:
             if isinstance(subscript, Gather):
-                return None
+                if index in subscript_names((subscript,)):
+                    return None
+                points.append(0)
+                continue
             points.append(
                 int(index_value(subscript, dict.fromkeys(names(subscript), 0) | {**problem.sizes, index: turn}))
             )

@@ -6,7 +6,19 @@
              for k: for j (vector): C[i, j] += A[i, k] * B[k, j]
 
 Iterations of a par are independent, so its loop may be moved inward over a `seq` and distributed over statements; that
-is done where no local lives in its body.
+is done where no local lives in its body, and not over loops of a few turns. What is read along one index and written
+along another runs in tiles of both, whose lines the nearest cache holds:
+
+    par M i, N j { Y[j, i] = X[i, j] }
+
+    core j / 32:  for i_tile: for j in 32: for i in 32 (vector): Y[j, i] = X[i, j]
+
+Locals of an iteration can be rows of a piece of iterations, so that loops of an iteration stand around the vector:
+
+    par N j { new t: f32 ; t = 0 ; seq M i { t += X[i, j] ; Y[i, j] = t } }
+
+    core j / 256:  for j in 256 (vector): t[j] = 0
+                   for i: for j in 256 (vector): { t[j] += X[i, j] ; Y[i, j] = t[j] }
 """
 
 from dataclasses import replace
@@ -27,19 +39,23 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, names
-from texpr.polyhedral.map.bands import Nest, has_loop
+from texpr.grammar.index.text import in_words
+from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.map.bands import Nest, has_long_loop, has_loop
+from texpr.polyhedral.map.choose_cores import PIECE
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.jammed import Jam
 from texpr.polyhedral.map.launches import padding_guard, place_in
+from texpr.polyhedral.map.once import kept_once
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 
 def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
@@ -49,34 +65,50 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     pars = {p.index: p for p in nest.pars}
     on_core = [pars[index] for index in choice.cores]
     extents = [add(ranges[index][1], ONE) for index in choice.cores]
-    together = [choice.chunk or choice.jam.get(index, 1) for index in choice.cores]
+    together = [choice.chunk or choice.jam.get(index) or choice.tile.get(index, 1) for index in choice.cores]
     digits, total = core_digits(choice.cores, extents, together, draft.names)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=choice.cores, ranges=ranges)
-    level = _Core(draft, Body(draft, hardware=choice.cores))
+    beside = (choice.chunk or PIECE) if choice.local_rows else 1
+    stmts, kept = kept_once(draft, nest.body, beside) if choice.once else (nest.body, ())
+    locals_ = [s.buffer for s in stmts if isinstance(s, New)] if choice.local_rows else []
+    level = _Core(draft, Body(draft, hardware=choice.cores), (*locals_, *kept) if choice.local_rows else ())
     body: tuple[Node, ...]
     start: list[Node] = []
     if choice.vector is None:
-        body = level.worker.nodes(nest.body)
+        body = level.worker.nodes(stmts)
     elif choice.chunk is not None:
         piece = piece_of(draft, on_core[0], digits, choice.chunk)
         digits = (*digits, piece.digit)
         start.append(piece.start)
-        body = level.pushed(on_core[0], nest.body, piece)
+        body = level.pieces(on_core[0], stmts, piece)
     elif choice.jam:
         (jammed,) = (par for par in on_core if par.index in choice.jam)
         groups = tuple(digit for digit in digits if digit.index == jammed.index)
         jam = Jam(draft=draft, worker=level.worker, par=jammed, own=groups, count=choice.jam)
         vector = pars[choice.vector]
-        body = jam.body(nest.body, vector, partial(level.pushed, vector, nest.body, None))
+        body = jam.body(stmts, vector, partial(level.pushed, vector, stmts, None))
+    elif choice.tile:
+        (second,) = (par for par in on_core if par.index in choice.tile)
+        above = tuple(digit for digit in digits if digit.index == second.index)
+        side = piece_of(draft, second, above, choice.tile[second.index])
+        digits = (*digits, side.digit)
+        start.append(side.start)
+        body = (level.tiled(pars[choice.vector], choice.tile[choice.vector], second, side, stmts),)
+    elif choice.local_rows:
+        vector = pars[choice.vector]
+        tile, piece = tiles(draft, vector, PIECE)
+        inside = (piece.start, *level.pieces(vector, stmts, piece))
+        body = (Loop(index=tile.name, extent=tile.radix, body=inside, digit=tile, span=vector.span),)
     else:
-        body = level.pushed(pars[choice.vector], nest.body, None)
+        body = level.pushed(pars[choice.vector], stmts, None)
     for par in reversed(nest.pars):
         if par.index not in (*choice.cores, choice.vector):
             body = (level.worker.loop(par, body),)
     if choice.chunk is None:
         own = {d.index: d for d in digits}
-        start += (Define(index=i, digits=(own[i],) if i in own else ()) for i in choice.cores if i not in choice.jam)
-        guarded = tuple(par for par in on_core if par.index not in choice.jam)
+        grouped = {*choice.jam, *choice.tile}
+        start += (Define(index=i, digits=(own[i],) if i in own else ()) for i in choice.cores if i not in grouped)
+        guarded = tuple(par for par in on_core if par.index not in grouped)
         guard = padding_guard(Nest(pars=guarded, body=()), dict.fromkeys(choice.cores, 1), ranges)
         if guard is not None:
             body = (Guard(condition=guard, body=body, padding=True, span=region.band.span),)
@@ -91,25 +123,39 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
 
 
 class _Core:
-    """The body of a core: the innermost loop moved inward."""
+    """The body of a core: the innermost loop moved inward, over locals that are `rows` too."""
 
-    def __init__(self, draft: Draft, worker: Body) -> None:
-        self.draft, self.worker = draft, worker
+    def __init__(self, draft: Draft, worker: Body, rows: tuple[str, ...]) -> None:
+        self.draft, self.worker, self.rows = draft, worker, rows
+
+    def pieces(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece) -> tuple[Node, ...]:
+        """The par's loop over a piece moved inward; where locals are rows, they are of this piece."""
+        length = piece.digit.radix
+        for name in self.rows:
+            buffer = self.draft.buffers[name]
+            reason = f"one for each of {in_words(length)} neighbouring {par.index}"
+            layout = strided((length, *buffer.shape), (ONE, *(length for _ in buffer.shape)))
+            again = f"{buffer.reason}; {reason}" if buffer.shape else reason
+            self.draft.buffers[name] = replace(buffer, layout=layout, expanded=(piece.digit.name,), reason=again)
+        return self.pushed(par, stmts, piece)
 
     def pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
-        if any(isinstance(s, New | Intrinsic) for s in statements(stmts)):
+        kept = Intrinsic if self.rows else New | Intrinsic
+        if any(isinstance(s, kept) for s in statements(stmts)) or not has_long_loop(stmts):
             return (self._vector_loop(par, stmts, piece),)
         found: list[Node] = []
         leaves: list[Stmt] = []
         for stmt in stmts:
-            if isinstance(stmt, Bind | Accumulate | Atomic | Anchor):
+            if isinstance(stmt, Bind | Accumulate | Atomic | Anchor) or not has_long_loop((stmt,)):
                 leaves.append(stmt)
                 continue
             if leaves:
                 found.append(self._vector_loop(par, tuple(leaves), piece))
                 leaves = []
             match stmt:
+                case New(buffer=buffer):
+                    found.append(Fresh(buffer=buffer))
                 case Seq(extent=extent) if par.index not in names(extent) and (
                     rows := long_rows(self.draft, par, stmt)
                 ):
@@ -124,6 +170,19 @@ class _Core:
         if leaves:
             found.append(self._vector_loop(par, tuple(leaves), piece))
         return tuple(found)
+
+    def tiled(self, par: Par, length: int, second: Par, side: Piece, stmts: tuple[Stmt, ...]) -> Loop:
+        """Tiles of so many iterations of the par and of those that the core has of a second one."""
+        tile, piece = tiles(self.draft, par, length)
+        define = replace(side.define, digits=(*side.define.digits, side.digit))
+        row = Loop(
+            index=side.digit.name,
+            extent=side.extent,
+            body=(define, self._vector_loop(par, stmts, piece)),
+            digit=side.digit,
+            span=second.span,
+        )
+        return Loop(index=tile.name, extent=tile.radix, body=(piece.start, row), digit=tile, span=par.span)
 
     def _rows(self, par: Par, seq: Seq, updates: tuple[Accumulate, ...], piece: Piece | None) -> tuple[Node, ...]:
         """A `seq` with long sums of rows, over the core's chunk of the par or over tiles of it."""

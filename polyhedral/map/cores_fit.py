@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.choose_cores import core_indices
+from texpr.polyhedral.map.choose_cores import PIECE, can_be_rows, core_indices, tiles_of
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.jammed import jams_of
+from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.candidate import Cores
 
@@ -37,3 +38,14 @@ def cores_faults(problem: Problem, nest: Nest, choice: Cores) -> Iterator[str]:
         yield f"`jam`: iterations of {listed(choice.jam)} are not taken together inside the innermost loop"
     if min(choice.jam.values(), default=1) < 1:
         yield "`jam` has a loop of which less than one iteration is taken"
+    tiles = [] if choice.vector is None else tiles_of(problem, nest, choice.cores, choice.vector)
+    if choice.tile and (choice.jam or not any(choice.tile.keys() == tile.keys() for tile in tiles)):
+        yield f"`tile`: iterations of {listed(choice.tile)} are not run in tiles"
+    if min(choice.tile.values(), default=1) < 1:
+        yield "`tile` has a side of less than one iteration"
+    if choice.local_rows and (choice.vector is None or choice.jam or choice.tile):
+        yield "`local_rows` are of pieces of the vector, without `jam` and `tile`"
+    if choice.local_rows and not can_be_rows(problem, nest, choice.memory):
+        yield "`local_rows`: the locals of an iteration are not all outside its loops and of one element"
+    if choice.once and not repeated(nest.body, (choice.chunk or PIECE) if choice.local_rows else 1):
+        yield "`once`: no loops of an iteration compute the same, of a length that a core has room for"

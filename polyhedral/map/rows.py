@@ -84,14 +84,14 @@ def long_rows(draft: Draft, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
     return tuple(updates)
 
 
-def tiles(draft: Draft, par: Par) -> tuple[Digit, Piece]:
+def tiles(draft: Draft, par: Par, length: int = TILE) -> tuple[Digit, Piece]:
     """The digit that counts the tiles of a dimension, and a tile."""
     fresh = draft.names.fresh
-    radix = ceildiv(at_least_zero(par.extent), TILE)
+    radix = ceildiv(at_least_zero(par.extent), length)
     tile = Digit(
-        name=fresh(f"{par.index}_tile"), index=par.index, weight=TILE, radix=radix, stride=ONE, place=Place.SERIAL
+        name=fresh(f"{par.index}_tile"), index=par.index, weight=length, radix=radix, stride=ONE, place=Place.SERIAL
     )
-    piece = piece_of(draft, par, (tile,), TILE)
+    piece = piece_of(draft, par, (tile,), length)
     draft.digits += (tile, piece.digit)
     return tile, piece
 

@@ -19,7 +19,7 @@ from texpr.polyhedral.map.choose import choose, choose_blocks
 from texpr.polyhedral.map.choose_columns import columns_of, lies_across
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
-from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, core_indices
+from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, can_be_rows, core_indices, tiles_of
 from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_piped import pipings
 from texpr.polyhedral.map.choose_ringed import ringings
@@ -31,6 +31,7 @@ from texpr.polyhedral.map.digits import share
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.legal import check_choice
+from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import combinable
 from texpr.polyhedral.mapped.candidate import (
@@ -284,10 +285,18 @@ def _cores(problem: Problem, nest: Nest, first: Cores) -> Iterator[Cores]:
         every = tuple(i for i in allowed if i != vector) or allowed
         for cores in (every, every[:1]):
             chunk = LIGHT_CHUNK if cores == (vector,) else None
-            plain = replace(first, cores=cores, vector=vector, chunk=chunk, jam={})
+            plain = replace(
+                first, cores=cores, vector=vector, chunk=chunk, jam={}, tile={}, local_rows=False, once=False
+            )
             yield plain
+            if vector is not None and can_be_rows(problem, nest, first.memory):
+                yield replace(plain, local_rows=True)
+            if repeated(nest.body):
+                yield replace(plain, once=True)
             for jam in jams_of(problem, nest, cores, vector) if vector is not None else ():
                 yield from (replace(plain, jam=some) for some in (jam, _halved(jam)))
+            for tile in tiles_of(problem, nest, cores, vector) if vector is not None else ():
+                yield from (replace(plain, tile=some) for some in (tile, _halved(tile)))
     if first.chunk is not None:
         yield from (replace(first, chunk=chunk) for chunk in (MIN_CHUNK, HEAVY_CHUNK, LIGHT_CHUNK))
 

@@ -293,12 +293,18 @@ class Scanned:
 class Cores:
     """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
     between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time. So many
-    iterations of the loops in `jam`, one core index and what is summed, are taken together inside the innermost one."""
+    iterations of the loops in `jam`, one core index and what is summed, are taken together inside the innermost one.
+    `tile` has the sides of the tiles that a core runs one after the other, of a core index and of the vector. With
+    `local_rows` each local of an iteration is a row, of a piece of the vector, which runs inside the loops of an
+    iteration. With `once` a row keeps what several loops of an iteration compute."""
 
     cores: tuple[str, ...]
     vector: str | None = None
     chunk: int | None = None
     jam: Mapping[str, int] = field(default_factory=dict)
+    tile: Mapping[str, int] = field(default_factory=dict)
+    local_rows: bool = False
+    once: bool = False
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

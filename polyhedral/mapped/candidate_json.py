@@ -308,6 +308,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "vector": _or_none(_text),
     "chunk": _or_none(_number),
     "jam": _by_name(_number),
+    "local_rows": _flag,
+    "once": _flag,
     "ahead": _number,
     "look_back": _flag,
     "next_tile": _flag,

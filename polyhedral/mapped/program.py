@@ -31,9 +31,9 @@ class MappedBuffer:
     """A buffer at its memory. `scope` says who shares one copy: a thread (reg), a block (shared), the grid (global);
     `layout` where the elements of a copy lie. In cluster memory the first dimension is the rank.
 
-    `expanded` names loop indices by which a local in global memory was expanded, one copy per iteration: they are the
-    leading subscripts of every access to it and the leading dimensions. `reason` is a sentence for `texpr map`. `of` is
-    the kernel's name of a buffer that has another one here, in one case of several.
+    `expanded` names loop indices by which a local in global memory, or one of a CPU's core, was expanded, one copy per
+    iteration: they are the leading subscripts of every access to it and the leading dimensions. `reason` is a sentence
+    for `texpr map`. `of` is the kernel's name of a buffer that has another one here, in one case of several.
     """
 
     name: str

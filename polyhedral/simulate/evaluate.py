@@ -305,12 +305,14 @@ class Evaluator:
                 self._fail(f"the elements of {view.buffer} begin at no multiple of their bytes")
 
     def poison(self, buffer: str, lanes: Lanes) -> None:
-        """The copies that the threads see become undefined."""
+        """The copies that the threads see become undefined; of those for the iterations of a loop inside, all."""
         cells = self.memory[buffer]
         inside = cells.inside()
         if cells.defined is None or not inside.size:
             return
         expanded = cells.buffer.expanded
+        if not lanes.values.keys() >= set(expanded):
+            expanded = ()
         rows = inside.reshape(math.prod(inside.shape[: len(expanded)]), -1)
         chosen = np.zeros_like(lanes.thread)
         for name, extent in zip(expanded, cells.extents, strict=False):

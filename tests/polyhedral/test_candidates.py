@@ -267,7 +267,19 @@ def data(**launches: Any) -> dict[str, Any]:
         (data(k={"form": []}), r"launches.k.form is one of .*, not a list"),
         (data(k={"form": "flat"}), r"launches.k is an object of deal, form"),
         (
-            data(k={"form": "cores", "cores": [1], "vector": None, "chunk": 1, "jam": {}, "memory": {}}),
+            data(
+                k={
+                    "form": "cores",
+                    "cores": [1],
+                    "vector": None,
+                    "chunk": 1,
+                    "jam": {},
+                    "tile": {},
+                    "local_rows": False,
+                    "once": False,
+                    "memory": {},
+                }
+            ),
             r"k.cores is a name, not 1",
         ),
         (data(k={"form": "single", "memory": {"t": "cluster"}}), r"k.memory.t is reg, shared or global, not 'cluster'"),

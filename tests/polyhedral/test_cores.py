@@ -1,0 +1,168 @@
+"""Bands on a CPU: which loop is innermost, tiles of two indices, locals as rows, values that are computed once."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import mapped, program
+
+import texpr
+from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.candidate import Candidate, Cores
+from texpr.polyhedral.simulate.stage import simulate
+
+PERMUTE = "kernel k(X: f32[P, Q, R], Y: f32[R, Q, P]) { par P i, Q j, R k { Y[k, j, i] = X[i, j, k] } }"
+ADD_ACROSS = "kernel k(X: f32[P, R], inout Y: f32[R, P]) { par P i, R k { Y[k, i] += 2.0 * X[i, k] } }"
+GATHER = "kernel k(I: i64[P], X: f32[9, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[I[i], j] } }"
+POOL = """kernel k(X: f32[P, 2 * R + 1], Y: f32[P, R]) {
+    par P i, R j { Y[i, j] = maximum 3 s { X[i, 2 * j + s] } }
+}"""
+CHANNELS = """kernel k(X: f32[P, Q, R], Y: f32[P, Q, R]) where Q >= 1 {
+    par P b, R w {
+        new top: f32
+        new total: f32
+        top = maximum Q c { X[b, c, w] }
+        total = sum Q c { exp(X[b, c, w] - top) }
+        par Q c { Y[b, c, w] = exp(X[b, c, w] - top) / total }
+    }
+}"""
+RUNNING = """kernel k(X: f32[Q, R], Y: f32[Q, R]) {
+    par R j {
+        new total: f32
+        total = 0.0
+        seq Q i { total += X[i, j]; Y[i, j] = total }
+    }
+}"""
+SOFTMAX = """kernel k(X: f32[P, R], Y: f32[P, R]) where R >= 1 {
+    par P i {
+        new total: f32
+        total = sum R j { exp(X[i, j]) }
+        par R j { Y[i, j] = exp(X[i, j]) / total }
+    }
+}"""
+TEXTS = {
+    "permute": PERMUTE,
+    "across": ADD_ACROSS,
+    "gather": GATHER,
+    "pool": POOL,
+    "channels": CHANNELS,
+    "running": RUNNING,
+    "softmax": SOFTMAX,
+}
+SIZES = ({"P": 3, "Q": 2, "R": 5}, {"P": 33, "Q": 17, "R": 301}, {"P": 1, "Q": 19, "R": 1}, {"P": 65, "Q": 40, "R": 31})
+
+
+def choice_of(text: str, **sizes: int) -> Cores:
+    (choice,) = mapped(text, "cpu", **sizes).candidate.launches.values()
+    assert isinstance(choice, Cores)
+    return choice
+
+
+def arrays(text: str, sizes: dict[str, int]) -> dict[str, Any]:
+    rng = np.random.default_rng(list(sizes.values()))
+    found: dict[str, Any] = {}
+    for buffer in program(text, **sizes).kernel.params:
+        shape = tuple(extent.value for extent in buffer.shape)  # type: ignore[union-attr]  # sizes are bound
+        whole = rng.integers(0, 9, shape) if buffer.dtype.is_integer else rng.integers(-8, 9, shape)
+        found[buffer.name] = whole.astype(np.int64 if buffer.dtype.is_integer else np.float32)
+    return found
+
+
+def bound(text: str, sizes: dict[str, int]) -> dict[str, int]:
+    return {name: size for name, size in sizes.items() if name in text.partition("{")[0][7:]}
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("name", TEXTS)
+def test_results_are_the_programs(name: str, sizes: dict[str, int]) -> None:
+    text = TEXTS[name]
+    sizes = bound(text, sizes)
+    given = arrays(text, sizes)
+    wanted = interpret(program(text, **sizes).kernel, given).outputs
+    found = simulate(mapped(text, "cpu", **sizes), given)
+    np.testing.assert_allclose(found["Y"], wanted["Y"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["permute", "across", "channels", "softmax"])
+def test_compiled_text_is_right_at_every_size(name: str) -> None:
+    text = TEXTS[name]
+    free = texpr.parse(text).only.compile("cpu")
+    for sizes in (bound(text, each) for each in ({"P": 33, "Q": 17, "R": 301}, {"P": 0, "Q": 1, "R": 4})):
+        given = arrays(text, sizes)
+        wanted = interpret(program(text, **sizes).kernel, given).outputs["Y"]
+        for made in (free, texpr.parse(text).only.compile("cpu", sizes=sizes)):
+            again = {key: array.copy() for key, array in given.items()}
+            made(**again)
+            np.testing.assert_allclose(again["Y"], wanted, rtol=1e-6)
+
+
+def test_what_is_read_along_one_index_and_written_along_another_runs_in_tiles() -> None:
+    choice = choice_of(PERMUTE, P=100, Q=100, R=100)
+    assert (choice.cores, choice.vector, dict(choice.tile)) == (("j", "k"), "i", {"k": 32, "i": 32})
+    assert dict(choice_of(ADD_ACROSS, P=100, R=100).tile) == {"k": 32, "i": 32}
+    along = choice_of("kernel k(X: f32[P, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[i, j] } }", P=100, R=100)
+    assert (along.vector, dict(along.tile)) == ("j", {})
+
+
+def test_an_index_that_data_does_not_place_is_innermost() -> None:
+    assert choice_of(GATHER, P=100, R=100).vector == "j"
+    assert choice_of("kernel k(I: i64[R], X: f32[9, P], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[I[j], i] } }",
+                     P=100, R=100).vector == "j"  # fmt: skip
+
+
+def test_a_window_is_inside_the_innermost_loop() -> None:
+    assert choice_of(POOL, P=100, R=100).vector == "j"
+    source = texpr.parse(POOL).only.compile("cpu", sizes={"P": 64, "R": 64}).source
+    assert source.index("for j in range(64 * opaque(1))") < source.index("for s in range(3)")
+
+
+def test_locals_are_rows_and_values_are_computed_once() -> None:
+    choice = choice_of(CHANNELS, P=100, Q=100, R=100)
+    assert (choice.vector, choice.local_rows, choice.once) == ("w", True, True)
+    assert not choice_of(CHANNELS, P=100, Q=1000, R=100).once  # 256 rows of 1000 have no room
+    assert choice_of(RUNNING, Q=100, R=1000).local_rows
+    source = texpr.parse(SOFTMAX).only.compile("cpu", sizes={"P": 64, "R": 64}).source
+    assert source.count("exp(") == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "total = sum R j { exp(X[i, j]) }; par R j { X[i, j] = 1.0 }; par R j { Y[i, j] = exp(X[i, j]) / total }",
+        "total = sum R j { exp(X[i, j]) }; par R j { Y[i, j] = exp(X[i, R - 1 - j]) / total }",
+        "total = sum R - 1 j { exp(X[i, j]) }; par R j { Y[i, j] = exp(X[i, j]) / total }",
+        "total = sum R j { select(j > 0, exp(X[i, max(j - 1, 0)]), 0.0) }"
+        "; par R j { Y[i, j] = select(j > 0, exp(X[i, max(j - 1, 0)]), 0.0) }",
+        "total = sum R j { exp(X[i, j] + Y[i, j]) }; par R j { Y[i, j] = exp(X[i, j] + Y[i, j]) / total }",
+        "total = 0.0; seq R j { total += exp(X[i, j] + total) }; par R j { Y[i, j] = exp(X[i, j] + total) }",
+    ],
+)
+def test_what_only_looks_alike_is_computed_again(body: str) -> None:
+    text = f"kernel k(inout X: f32[P, R], inout Y: f32[P, R]) {{ par P i {{ new total: f32; {body} }} }}"
+    sizes = {"P": 3, "R": 7}
+    choice = choice_of(text, **sizes)
+    given = {name: array / 8 for name, array in arrays(text, sizes).items()}
+    wanted = interpret(program(text, **sizes).kernel, given).outputs
+    for way in (choice, *([replace(choice, once=False)] if choice.once else [])):
+        found = mapped(text, "cpu", Candidate(launches={"k_0": way}), **sizes)
+        result = simulate(found, given)
+        for name, expected in wanted.items():
+            np.testing.assert_allclose(result[name], expected, rtol=1e-5)
+
+
+def test_ways_from_outside_are_of_those_that_there_are() -> None:
+    sizes = {"P": 8, "Q": 8, "R": 8}
+    for text, change, said in (
+        (PERMUTE, {"tile": {"j": 4, "i": 4}}, "are not run in tiles"),
+        (PERMUTE, {"tile": {"k": 0, "i": 4}}, "less than one iteration"),
+        (PERMUTE, {"once": True}, "compute the same"),
+        (PERMUTE, {"local_rows": True}, "without `jam` and `tile`"),
+        (RUNNING, {"local_rows": True}, "the locals of an iteration"),
+        (SOFTMAX, {"local_rows": True}, "the locals of an iteration"),
+    ):
+        own = bound(text, sizes)
+        wrong = replace(choice_of(text, **own), **change)
+        with pytest.raises(TExprError, match=said):
+            mapped(text, "cpu", Candidate(launches={"k_0": wrong}), **own)
