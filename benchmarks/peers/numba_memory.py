@@ -131,7 +131,7 @@ def cross_entropy(X: Any, T: Any, L: Any) -> None:
 
 
 @fast
-def argmax_rows(X: Any, I: Any) -> None:  # noqa: E741
+def argmax_rows(X: Any, I: Any) -> None:  # noqa: E741 -- as the program calls it
     for i in prange(X.shape[0]):
         top = np.float32(-np.inf)
         for j in range(X.shape[1]):
@@ -200,7 +200,7 @@ def cumsum_columns(X: Any, Y: Any) -> None:
 
 
 @fast
-def argmax_columns(X: Any, I: Any) -> None:  # noqa: E741
+def argmax_columns(X: Any, I: Any) -> None:  # noqa: E741 -- as the program calls it
     for panel in prange((X.shape[1] + PANEL - 1) // PANEL):
         first = panel * PANEL
         last = min(first + PANEL, X.shape[1])

@@ -10,7 +10,7 @@ from peers.numba_memory import ONE, fast
 
 
 @fast
-def batch_norm(X: Any, G: Any, O: Any, Y: Any) -> None:  # noqa: E741
+def batch_norm(X: Any, G: Any, O: Any, Y: Any) -> None:  # noqa: E741 -- as the program calls it
     B, C, H, W = X.shape
     count = np.float32(B * H * W)
     for c in prange(C):
@@ -34,7 +34,7 @@ def batch_norm(X: Any, G: Any, O: Any, Y: Any) -> None:  # noqa: E741
 
 
 @fast
-def group_norm(X: Any, G: Any, O: Any, Y: Any) -> None:  # noqa: E741
+def group_norm(X: Any, G: Any, O: Any, Y: Any) -> None:  # noqa: E741 -- as the program calls it
     B, groups, D, H, W = X.shape
     count = np.float32(D * H * W)
     for task in prange(B * groups):
