@@ -8,7 +8,7 @@ bound, rounded to the array's type as often as the program says. What tiles writ
 condition says which of a tile's elements there are.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from texpr.grammar.ast import (
@@ -42,12 +42,16 @@ class Finish:
     """The leaves of an epilogue for the sums of one iteration, which `of` has; the output that is `kept` goes back to
     the place of the first, the others to their arrays.
 
-    `reads` are the ids of the statements that read arrays of an output as they were, by array; `first` are those
-    that read the sums, `last` is that which leaves the kept output in its place ("": none).
+    What is `near` is read where it was brought to. `reads` are the ids of the statements that read arrays of an output
+    as they were, by array; `first` are those that read the sums, `last` is that which leaves the kept output in its
+    place ("": none).
     """
 
-    def __init__(self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: tuple[View, ...]) -> None:
+    def __init__(
+        self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: tuple[View, ...], near: Mapping[Element, View]
+    ) -> None:
         self.draft, self.epilogue, self.kept, self.of, self.last = draft, epilogue, kept, of, ""
+        self.near = near
         self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
         self.bound = set[Element]()
         self.reads: list[tuple[str, str]] = []
@@ -140,6 +144,8 @@ class Finish:
         if read.buffer.startswith(SUM):
             of = self.of[int(read.buffer.removeprefix(SUM))]
             return replace(read, buffer=of.buffer, subscripts=of.subscripts)
+        if element in self.near:
+            return replace(read, buffer=self.near[element].buffer, subscripts=self.near[element].subscripts)
         if element not in self.bound:
             return read
         name, declared = self.held[element]

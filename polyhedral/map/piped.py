@@ -100,6 +100,7 @@ LOAD, MULTIPLY = "load", "multiply"
 GROUP_NAMES = ("first", "second")  # of groups that alternate, and of what the other waits at
 # of a thread that loads, and of one that multiplies, by warpgroups of these: together no more than they begin with
 REGISTERS = {2: (40, 232), 3: (56, 152), 4: (56, 104)}
+OTHERS = 32  # of them for indices and addresses
 
 
 def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
@@ -136,13 +137,14 @@ class _Piped:
         self.a = self._tile(product.rows, self.rows)
         self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
         self.c = tuple(self._sums() for _ in self.factors)
+        room = REGISTERS.get(self.groups, REGISTERS[2])[1] - OTHERS
         self.meeting = Meeting(draft, choice, product, self.at, self.c) if choice.split > 1 else None
         if self.meeting is not None:
             met, at = self.meeting, replace(self.at, column=self.meeting.column)
-            self.back = WayBack(draft, product, choice, at, self.tile_rows, sums=met.totals, made=met.made)
+            self.back = WayBack(draft, product, choice, at, self.tile_rows, sums=met.totals, made=met.made, room=0)
         else:
             made = tuple(factor.id for factor in self.factors)
-            self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c, made=made)
+            self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c, made=made, room=room)
         self.into = WayIn(
             draft, product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns, ranks=self.ranks,
             stages=choice.stages, begin=self._steps()[0],
@@ -311,11 +313,11 @@ class _Piped:
             *self.back.settled,  # of the tile before: long over
             *self.back.loops,
         )
-        body: tuple[Node, ...] = (products, *rest)
+        body: tuple[Node, ...] = (*self.back.ahead, products, *rest)
         if self.choice.alternate:
             own = Compare(op=CompareOp.EQ, left=combine(IndexOp.MOD, var(at.turn), const(2)), right=var(at.group))
             passed = self._over_k(Skip(pipe=ring))
-            inside = (products, self._met(Action.ARRIVE), *rest)
+            inside = (*self.back.ahead, products, self._met(Action.ARRIVE), *rest)
             others = (passed, self._met(Action.BOTH))
             body = (Guard(condition=own, body=inside, orelse=others, uniform=Scope.WARPGROUP),)
         return self._over_tiles(*self.back.of_tile, *body), *self.back.settled

@@ -202,7 +202,8 @@ class WayOut:
         self.y = add(multiply(const(8), var(self.eight)), add(pair, var(self.one)))
         at = add(self.held[0], self.x), add(self.held[1], self.y)
         kept = self.product.main if self.product.boxed else None
-        return Finish(self.draft, self.product.epilogue, kept, tuple(view(self.draft, sums, *at) for sums in self.all))
+        of = tuple(view(self.draft, sums, *at) for sums in self.all)
+        return Finish(self.draft, self.product.epilogue, kept, of, {})
 
     def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         sides = (self.product.rows, self.product.columns)

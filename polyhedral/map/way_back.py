@@ -22,6 +22,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.epilogue import Output
 from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
+from texpr.polyhedral.map.pairs import EIGHTH, PAIR, Pairs
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.triangle import is_whole
 from texpr.polyhedral.mapped.access import Completion
@@ -31,7 +32,7 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import Action, Barrier, Close, Fence, FenceKind, GroupKind, Until, WaitGroup
-from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.program import Hazard
 
@@ -68,7 +69,8 @@ class Names:
 class WayBack:
     """What the warps that multiply do with their `sums` at the end of a tile, and the orders that it keeps. A group has
     so many `blocks` of 64 rows: its own of the tile, or all where groups alternate. The statements `made` leave sums,
-    each those of its own thread where they are no products. `of_tile` defines where a group's rows are. `settled` is
+    each those of its own thread where they are no products. `of_tile` defines where a group's rows are, `ahead` is what
+    is read of columns before their products, where a thread has `room` in registers for sums and for that. `settled` is
     how a warp waits until its `slots` are free."""
 
     def __init__(
@@ -81,6 +83,7 @@ class WayBack:
         *,
         sums: tuple[str, ...],
         made: tuple[str, ...],
+        room: int,
     ) -> None:
         self.draft, self.product, self.at, self.rows, self.all, self.sums = draft, product, at, rows, sums, sums[0]
         self.made, self.blocks, self.slots = made, choice.blocks, choice.slots
@@ -96,10 +99,15 @@ class WayBack:
         self.column = multiply(const(self.panel), var(at.chunk))
         self.orders: list[Order] = []
         domain = product.domain
+        self.beyond = [*rows.beyond(choice.cluster, draft.problem.divisors), *([domain] if domain is not None else [])]
+        width, known = product.columns.factor.side.extent, draft.problem.divisors
+        self.ragged = not linear(width).is_multiple(choice.tile[choice.along], known)
+        self.pairs = Pairs(draft, product, columns, room - self.blocks * columns * len(sums) // 2)
+        self.ahead = self._ahead(columns)
         by_threads, boxes = tuple[Node, ...](), tuple[Node, ...]()
         if domain is not None or not product.boxed or not product.epilogue.plain:
             finish = self._finish(product.main if product.boxed and domain is None else None)
-            by_threads = self._by_threads(finish, self._inside(choice))
+            by_threads = self._by_threads(finish)
         self.settled: tuple[Node, ...] = ()
         if product.boxed:
             self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
@@ -140,36 +148,60 @@ class WayBack:
         at, fresh = self.at, self.draft.names.fresh
         self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
         self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(at.lane), const(4)))
-        pair = multiply(const(2), combine(IndexOp.MOD, var(at.lane), const(4)))
-        self.y = add(add(self.column, multiply(const(8), var(self.eight))), add(pair, var(self.one)))
-        row = add(self.held, self.x)
-        of = tuple(view(self.draft, sums, row, self.y) for sums in self.all)
-        found = Finish(self.draft, self.product.epilogue, kept, of)
+        self.y = add(add(self.column, multiply(const(EIGHTH), var(self.eight))), self._pair_of_lane())
+        row, one = add(self.held, self.x), var(self.one)
+        of = tuple(view(self.draft, sums, row, add(self.y, one)) for sums in self.all)
+        eighth = add(multiply(const(self.panel // EIGHTH), var(at.chunk)), var(self.eight))
+        near = {element: self.pairs.view(element, eighth, one) for element in self.pairs.elements}
+        found = Finish(self.draft, self.product.epilogue, kept, of, near)
         products = [factor.id for factor in self.product.factors]
         for source, sink, sums in zip(self.made, found.first, self.all, strict=True):
             if source in products:
                 self._order(source, sink, sums, Hazard.FLOW)
         return found
 
-    def _inside(self, choice: Piped) -> list[Condition]:
-        """Which elements of tiles there are."""
-        columns, known = self.product.columns, self.draft.problem.divisors
-        extent = columns.factor.side.extent
-        found = self.rows.beyond(choice.cluster, known)
-        found += [self.product.domain] if self.product.domain is not None else []
-        if not linear(extent).is_multiple(choice.tile[choice.along], known):
-            found.append(Compare(op=CompareOp.LT, left=var(columns.index), right=extent))
-        return found
+    def _pair_of_lane(self) -> IndexExpr:
+        return multiply(const(PAIR), combine(IndexOp.MOD, var(self.at.lane), const(4)))
 
-    def _by_threads(self, finish: Finish, inside: Sequence[Condition]) -> tuple[Node, ...]:
-        column = Define(index=self.product.columns.index, digits=(), offset=add(var(self.at.column), self.y))
+    def _ahead(self, columns: int) -> tuple[Node, ...]:
+        if not self.pairs.ahead:
+            return ()
+        eighth = self.draft.names.fresh("eighth")
+        first = add(add(var(self.at.column), multiply(const(EIGHTH), var(eighth))), self._pair_of_lane())
+        body = self._where(self._inside((), first), self.pairs.before(eighth, first))
+        loads = Loop(index=eighth, extent=const(columns // EIGHTH), body=body, unroll=True, span=self.span)
+        return *(Fresh(buffer=name) for name in self.pairs.ahead.values()), loads
+
+    def _inside(self, rows: Sequence[Condition], column: IndexExpr) -> Condition | None:
+        """Where there are such rows of tiles, and a column of the result; None where all are."""
+        extent = self.product.columns.factor.side.extent
+        columns = (Compare(op=CompareOp.LT, left=column, right=extent),) if self.ragged else ()
+        return conjunction([*rows, *columns]) if rows or columns else None
+
+    def _where(self, condition: Condition | None, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        if condition is None or not body:
+            return body
+        return (Guard(condition=condition, body=body, padding=True, span=self.span),)
+
+    def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, self.x)
-        rows = (Define(index=index, digits=(), offset=value) for index, value in own.items())
-        body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
-        body = (*rows, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
-        for index, extent in ((self.half, 2), (self.eight, self.panel // 8)):
-            body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span),)
-        return body
+        rows = tuple(Define(index=index, digits=(), offset=value) for index, value in own.items())
+        index, first = self.product.columns.index, add(var(self.at.column), self.y)
+        column = Define(index=index, digits=(), offset=add(first, var(self.one)))
+        body: tuple[Node, ...]
+        before: tuple[Node, ...] = ()
+        if self.pairs.elements:
+            pair = self.draft.names.fresh("pair")
+            ones = Loop(index=self.one, extent=const(PAIR), body=(column, *finish.body), unroll=True, span=self.span)
+            body = self._where(self._inside(self.beyond, var(pair)), (*self.pairs.of_row(var(pair)), ones))
+            shared = self._where(self._inside((), var(pair)), self.pairs.of_columns(var(pair)))
+            before = (Define(index=pair, digits=(), offset=first), *shared)
+        else:
+            body = (column, *finish.where(self._inside(self.beyond, var(index))))
+            body = (Loop(index=self.one, extent=const(PAIR), body=body, unroll=True, span=self.span),)
+        halves = Loop(index=self.half, extent=const(2), body=(*rows, *body), unroll=True, span=self.span)
+        eights = const(self.panel // EIGHTH)
+        return (Loop(index=self.eight, extent=eights, body=(*before, halves), unroll=True, span=self.span),)
 
     # ---- through shared memory ----
 
