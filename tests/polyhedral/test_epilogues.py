@@ -235,6 +235,28 @@ def test_the_text_of_an_epilogue_is_right_on_the_cpu() -> None:
         np.testing.assert_allclose(got[name].astype(float), value.astype(float), rtol=1e-2 if name == "C" else 1e-5)
 
 
+PAIRS = (
+    ("b: bf16[N], C: bf16[M, N]", "C[i, j] = b[j] + {}", {"b_pair": (8, 2)}),  # of all columns of a tile
+    ("R: f32[M, N], C: bf16[M, N]", "C[i, j] = R[i, j] * {}", {"R_pair": (2,)}),
+    ("R: f32[N, M], C: bf16[M, N]", "C[i, j] = R[j, i] * {}", {}),
+    ("b: f32[N + 1], C: bf16[M, N]", "C[i, j] = b[j + 1] + {}", {}),  # begins between pairs
+    ("b: bf16[N + 1], C: bf16[M, N]", "C[i, j] = select(i < 3, b[j], 1.0) * {}", {}),  # a longer array
+    ("b: bf16[N] #align(2), C: bf16[M, N]", "C[i, j] = b[j] + {}", {}),
+    ("inout C: bf16[M, N]", "C[i, j] = C[i, j] + {}", {}),  # what is written
+)
+
+
+@pytest.mark.parametrize(("head", "body", "found"), PAIRS, ids=lambda value: str(value)[:24])
+def test_neighbours_are_read_at_once_where_pairs_are_aligned_and_nobody_writes_them(
+    head: str, body: str, found: dict[str, tuple[int, ...]]
+) -> None:
+    program = kernel(head, body.replace("{}", f"({SUM})"))
+    sizes = {"M": 72, "N": 88, "K": 24}
+    own = mapped(program, small(program), **sizes)
+    held = {name: buffer for name, buffer in own.buffers.items() if name.endswith("_pair")}
+    assert {name: tuple(constant_value(n) for n in buffer.shape) for name, buffer in held.items()} == found
+
+
 THREE = (
     "kernel g(A: bf16[M, K], B: bf16[N, K], D: bf16[N, K], E: bf16[N, K],"
     " C: bf16[M, N], F: bf16[M, N], G: bf16[M, N]) {"

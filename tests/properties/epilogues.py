@@ -88,8 +88,8 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
         stages=draw.choice((2, 3)),
         cluster=cluster,
         persistent=cluster * draw.choice((1, 2)),
-        alternate=draw.random() < 0.4,
     )
+    own = replace(own, alternate=draw.random() < 0.4 and own.tile[choice.along] <= 96)  # also of two sums
     sizes = {"M": 8 * draw.randint(1, 12), "N": 8 * draw.randint(1, 12), "K": 8 * draw.randint(1, 10)}
     candidate: Candidate = replace(found, launches={name: own})
     return kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, **sizes).mapping.program
