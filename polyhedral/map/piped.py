@@ -100,7 +100,7 @@ LOAD, MULTIPLY = "load", "multiply"
 GROUP_NAMES = ("first", "second")  # of groups that alternate, and of what the other waits at
 # of a thread that loads, and of one that multiplies, by warpgroups of these: together no more than they begin with
 REGISTERS = {2: (40, 232), 3: (56, 152), 4: (56, 104)}
-OTHERS = 32  # of them for indices and addresses
+OTHERS = 30  # of them for indices and addresses
 
 
 def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
