@@ -6,7 +6,9 @@
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
 order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
 around such loops goes on where they ended, and nothing new comes after its third turn, or the third of each kind where
-conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole.
+conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole. What
+stands in a loop without syncs and wide operators has the same place among all others in each iteration: one stands for
+all, with as many more as orders go from one to another.
 """
 
 import math
@@ -15,11 +17,12 @@ from dataclasses import replace
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexOp, IndexVar, Read
 from texpr.grammar.index.expr import const, minimum
 from texpr.grammar.walk import walk
+from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import WaitGroup
-from texpr.polyhedral.mapped.tree import Guard, Last, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
 from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes
 
 OUTER_TURNS = 3
@@ -41,11 +44,21 @@ def _shortened(launch: Launch) -> Launch:
     def few(node: Node) -> Node:
         if not isinstance(node, Loop) or node.digit is not None or _fills(node):
             return node
+        if all(map(_is_for_itself, every_node(node.body))):
+            own = [order.distance or 1 for order in launch.orders if order.carried_by == node.index]
+            return replace(node, extent=minimum(node.extent, const(1 + max(own, default=0))))
         outer = any(isinstance(inside, Loop) and not inside.unroll for inside in every_node(node.body))
         most = OUTER_TURNS * _kinds(launch, node.index) if outer else turns
         return replace(node, extent=minimum(node.extent, const(most)))
 
     return replace(launch, body=map_nodes(launch.body, few))
+
+
+def _is_for_itself(node: Node) -> bool:
+    """Whether threads run a node each for itself, and are done with it when they go on."""
+    if isinstance(node, Copy):
+        return node.completion is Completion.NOW
+    return isinstance(node, Define | Fresh | Guard | Loop | Generic)
 
 
 def _kinds(launch: Launch, index: str) -> int:
