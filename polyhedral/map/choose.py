@@ -289,7 +289,9 @@ class _Inner:
                 case Par() if not is_serial_par(stmt):
                     nest, own = bounded_nest(stmt)
                     sizes = band_sizes(self.problem, nest, own, ranges)
-                    order, caps = choose_lanes(self.problem, nest, sizes, self.threads, {**ranges, **own})
+                    near = frozenset(name for name, memory in self.memory.items() if memory is not Memory.GLOBAL)
+                    known = {**ranges, **own}
+                    order, caps = choose_lanes(self.problem, nest, sizes, self.threads, known, near=near)
                     sizes = in_runs(nest, sizes, self.widths)
                     self.deals[stmt.index] = named(
                         nest, unit_share(nest, sizes, order, caps, self.threads, self.problem.target)

@@ -26,9 +26,10 @@ def choose_lanes(
     ranges: Ranges,
     *,
     without: frozenset[str] = frozenset(),
+    near: frozenset[str] = frozenset(),
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The order in which dimensions receive threads, fastest first, and the most threads of each at first; accesses to
-    the buffers `without` do not count."""
+    the buffers `without` do not count, and those to the buffers `near` the threads only where all others are alike."""
     if len(sizes) == 1:
         return (0,), (threads,)
     if problem.objective is Objective.MILP:
@@ -39,14 +40,16 @@ def choose_lanes(
         return nearest_lanes(problem, nest, sizes, threads, ranges, without=without)
     warp = problem.target.warp_size
     accesses = problem.accesses(nest.body, ranges, without=without)
+    far, close = ([a for a in accesses if (a.buffer in near) is own] for own in (False, True))
     fixed = {**dict.fromkeys(ranges, 0), **problem.sizes}
-    best: tuple[tuple[int, int], tuple[int, ...], tuple[int, ...]] | None = None
+    best: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None = None
     for first in reversed(range(len(sizes))):
         order = (first, *(d for d in reversed(range(len(sizes))) if d != first))
         caps = _caps(nest, order, [subscript_names(a.subscripts) for a in accesses], threads, warp)
         pieces = share(sizes, order, caps, threads)
         trial = thread_digits(nest.indices, pieces, Names(()), warp)
-        found = cost(accesses, lane_values(trial, nest.indices, warp), fixed, warp)
+        lanes = lane_values(trial, nest.indices, warp)
+        found = (*cost(far, lanes, fixed, warp), *cost(close, lanes, fixed, warp))
         if best is None or found < best[0]:
             best = (found, order, caps)
     assert best is not None, "a nest has at least one par"
