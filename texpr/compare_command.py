@@ -50,13 +50,23 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator
 
 
 def _of_choices(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[Row]:
-    mine, theirs = (c.get("launches", {}) for c in (one, other))
+    mine, theirs = (_launches(c) for c in (one, other))
     if "cases" in one or "cases" in other:
-        yield from _row("cases", *(str(len(c.get("cases", ()))) for c in (one, other)))
+        asked = [[case["when"] for case in c.get("cases", ())] for c in (one, other)]
+        yield from _row("cases", *(_words(whens) for whens in asked))
     for name in dict.fromkeys((*mine, *theirs)):
         a, b = mine.get(name, {}), theirs.get(name, {})
         for field in dict.fromkeys((*a, *b)):
             yield from _row(f"{name}: {field}", _words(a.get(field)), _words(b.get(field)))
+
+
+def _launches(choices: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The launches of all cases, by their names in the mapping."""
+    if "cases" not in choices:
+        return dict(choices["launches"])
+    candidates = [*(case["candidate"] for case in choices["cases"]), choices["otherwise"]]
+    every = enumerate(candidates)
+    return {f"{name}_case{n}": own for n, candidate in every for name, own in candidate["launches"].items()}
 
 
 def _of_accesses(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Row]:

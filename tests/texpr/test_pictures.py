@@ -1,5 +1,6 @@
 """Pictures of mappings: whole SVG, no words over one another, colours that stay apart, pages without scripts."""
 
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from itertools import combinations, pairwise
@@ -164,6 +165,14 @@ def test_mappings_are_compared(
     assert called("compare", first, second) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[said.index("matmul_0: form") :][:3] == ["matmul_0: form", "  contracted", "  piped"]
+    own = json.loads((tmp_path / "contracted.json").read_text(encoding="utf-8"))
+    changed = {**own["candidate"], "launches": {"matmul_0": {**own["candidate"]["launches"]["matmul_0"], "depth": 8}}}
+    for name, candidate in (("cases", changed), ("others", own["candidate"])):
+        cases = {"cases": [{"when": "M > 3", "candidate": candidate}], "otherwise": own["candidate"]}
+        (tmp_path / f"{name}.json").write_text(json.dumps({**own, "candidate": cases}), encoding="utf-8")
+    assert called("compare", str(tmp_path / "cases.json"), str(tmp_path / "others.json")) == 0
+    said = capsys.readouterr().out
+    assert "matmul_0_case0: depth" in said and "matmul_0_case1" not in said and "cases" not in said.split()
     (tmp_path / "other.json").write_text('{"schema": 6}', encoding="utf-8")
     assert called("compare", first, str(tmp_path / "other.json")) == 1
     assert "no mapping of schema 6" in capsys.readouterr().err
