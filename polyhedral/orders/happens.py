@@ -21,6 +21,7 @@ released this is asked of all its slots, over all loops, whether an order says s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -69,21 +70,22 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
     wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
     keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that
-    share tiles out; alternatives, as that an earlier case of a mapping does not hold, they need not.
+    share tiles out, as those that no tile divides never are; alternatives, as that an earlier case of a mapping does
+    not hold, they need not.
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
     stages = max([1, *(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind])
-    divided = [pair for launch in launches(program.host) for pair in _divisors(launch)]
-    whole, tile = (math.lcm(*(n for n, first in divided if first or blocks)) for blocks in (True, False))
+    divided = [found for launch in launches(program.host) for found in _divisors(launch)]
     facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
     plain = [fact for fact in facts if isinstance(fact, Compare)]
     zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
     few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
     more = [(2 * stages + 1) << times for times in range(1, MOST_DOUBLED if program.kernel.sizes else 1)]
-    for unit in dict.fromkeys((whole, tile)):
+    for blocks in (True, False):
+        units = {size.name: _unit(size.name, divided, plain, blocks=blocks) for size in program.kernel.sizes}
         for turns in (*few, *more):
-            sizes = {size.name: turns * unit for size in program.kernel.sizes}
+            sizes = {name: turns * unit for name, unit in units.items()}
             if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
                 some = True
                 yield sizes
@@ -91,9 +93,26 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
             return
 
 
-def _divisors(launch: Launch) -> Iterator[tuple[int, bool]]:
-    """Constants that extents and conditions are divided by, and whether what is divided has no quotient in it: such are
-    tiles, and not the blocks among which tiles are shared out."""
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """A constant that something of these sizes is divided by. `of_tiles`: that has no quotient in it; else it is tiles,
+    and what divides it the blocks among which they are shared out."""
+
+    by: int
+    sizes: frozenset[str]
+    of_tiles: bool
+
+
+def _unit(size: str, divided: Sequence[_Division], facts: Sequence[Compare], *, blocks: bool) -> int:
+    """Of what a size is a multiple: of what facts divide it by, and, where a tile divides it, of every tile, with
+    `blocks` of the blocks that share tiles out, too."""
+    is_tiled = any(one.of_tiles and size in one.sizes for one in divided)
+    own = [one.by for one in divided if is_tiled and (one.of_tiles or blocks)]
+    return math.lcm(*own, *(one.by for fact in facts for one in _divisions(fact) if size in one.sizes))
+
+
+def _divisors(launch: Launch) -> Iterator[_Division]:
+    """What extents and conditions are divided by."""
     found: list[IndexExpr | Condition] = list(launch.grid)
     for node in every_node(launch.body):
         match node:
@@ -104,10 +123,15 @@ def _divisors(launch: Launch) -> Iterator[tuple[int, bool]]:
             case _:
                 pass
     for tree in found:
-        for part in walk.walk(tree):
-            if isinstance(part, IndexBinary) and part.op in DIVISIONS and isinstance(part.right, IndexConst):
-                inside = walk.walk(part.left)
-                yield part.right.value, not any(isinstance(n, IndexBinary) and n.op in DIVISIONS for n in inside)
+        yield from _divisions(tree)
+
+
+def _divisions(tree: IndexExpr | Condition) -> Iterator[_Division]:
+    for part in walk.walk(tree):
+        if isinstance(part, IndexBinary) and part.op in DIVISIONS and isinstance(part.right, IndexConst):
+            inside = walk.walk(part.left)
+            quotients = any(isinstance(n, IndexBinary) and n.op in DIVISIONS for n in inside)
+            yield _Division(part.right.value, names(part.left), not quotients)
 
 
 def faults(program: MappedProgram, sizes: Mapping[str, int]) -> tuple[Fault, ...]:
@@ -138,10 +162,10 @@ Asked = tuple[int, int, Fault]
 
 def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
     """The points of all pairs of instances, on all pairs of threads, that orders relate."""
-    for launch in every:
+    for number, launch in enumerate(every):
         for order in _orders(launch, points.trace.program.buffers):
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
-            for source, sink in _pairs(points, order):
+            for source, sink in _pairs(points, order, number):
                 for a, b in _threads(points, order, source, sink):
                     first = _begin(points, order, source, sink, a)
                     if first is None:
@@ -167,13 +191,15 @@ def _orders(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> tuple[Order,
     return tuple(dict.fromkeys((*launch.orders, *claimed)))
 
 
-def _pairs(points: Points, order: Order) -> Iterator[tuple[int, int]]:
-    """The numbers of two events that the order relates."""
+def _pairs(points: Points, order: Order, launch: int) -> Iterator[tuple[int, int]]:
+    """The numbers of two events that an order of a launch relates; the source is of no launch that comes later."""
     events = points.trace.events
     sinks = points.near(order.sink, order.scope)
     for neighbours, sources in points.near(order.source, order.scope).items():
         for source in sources:
             for sink in sinks.get(neighbours, ()):
+                if events[source].launch > launch or events[sink].launch != launch:
+                    continue
                 if related(order, events[source], events[sink]) and _reaches(points, order, source, sink):
                     yield source, sink
 
@@ -211,8 +237,10 @@ def _threads(points: Points, order: Order, source: int, sink: int) -> Iterator[t
 
 def _begin(points: Points, order: Order, source: int, sink: int, thread: int) -> int | None:
     """Where the source is over: its writes, its reads for an anti order, or the fence behind a write that the sink, an
-    asynchronous copy of the other proxy, must see."""
+    asynchronous copy of the other proxy, must see; at the end of a launch all is seen."""
     event, then = points.trace.events[source].node, points.trace.events[sink].node
+    if points.trace.events[source].launch != points.trace.events[sink].launch:
+        return points.over(points.trace.events[source].launch)
     if goes_on_alone(event):
         return points.reads(source, thread) if order.hazard is Hazard.ANTI else points.writes(source, thread)
     if not _of_other_proxy(points, then, order.buffer) or order.hazard is Hazard.ANTI:
@@ -236,12 +264,12 @@ def _is_fence(event: Event) -> bool:
 def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
     """Readers of a pipe's buffer that wait for another turn than the one that the order's source filled."""
     points = rules.points
-    for launch in every:
+    for number, launch in enumerate(every):
         piped = launch.pipe_of
         for order in _orders(launch, points.trace.program.buffers):
             if order.buffer not in piped or order.hazard is not Hazard.FLOW:
                 continue
-            for source, sink in _pairs(points, order):
+            for source, sink in _pairs(points, order, number):
                 first, then = points.trace.events[source], points.trace.events[sink]
                 filled = rules.rings.filled.get((order.buffer, source))
                 read = rules.rings.read.get((order.buffer, sink))

@@ -6,34 +6,38 @@
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
 order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
 around such loops goes on where they ended, and nothing new comes after its third turn, or the third of each kind where
-conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole. What
-stands in a loop without syncs and wide operators has the same place among all others in each iteration: one stands for
-all, with as many more as orders go from one to another.
+conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole. What stands in a loop without
+syncs and wide operators has the same place among all others in each iteration: one stands for all, with as many more as
+orders go from one to another. Of launches that `flow.py` decides nothing is left but operators, each once, and waits.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexOp, IndexVar, Read
-from texpr.grammar.index.expr import const, minimum
+from texpr.grammar.index.expr import ONE, const, minimum
 from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.operators import Copy, Generic
-from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.sync import WaitGroup
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
+from texpr.polyhedral.mapped.sync import Sync, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
-from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes
+from texpr.polyhedral.mapped.walks import branches, every_node, map_launches, map_nodes, with_branches
+from texpr.polyhedral.orders.flow import decides
 
 OUTER_TURNS = 3
 
 
 def shortened(program: MappedProgram) -> MappedProgram:
     """The program with few turns of loops around what pipes do."""
-    return replace(program, host=map_launches(program.host, _shortened))
+    return replace(program, host=map_launches(program.host, lambda one: _shortened(one, program.buffers)))
 
 
-def _shortened(launch: Launch) -> Launch:
+def _shortened(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Launch:
+    if decides(launch, buffers):
+        return replace(launch, body=_bare(launch.body), orders=())
     between = Await | GridBarrier | Last | Publish | Turn
     behind = [node.behind + 2 for node in every_node(launch.body) if isinstance(node, WaitGroup)]
     apart = [order.distance or 0 for order in launch.orders]
@@ -52,6 +56,22 @@ def _shortened(launch: Launch) -> Launch:
         return replace(node, extent=minimum(node.extent, const(most)))
 
     return replace(launch, body=map_nodes(launch.body, few))
+
+
+def _bare(body: Sequence[Node]) -> tuple[Node, ...]:
+    """The operators, each for the first turn of the loops around it."""
+    found = list[Node]()
+    for node in body:
+        match node:
+            case Last():
+                found += _bare(node.body)
+            case Loop():
+                found.append(replace(node, extent=minimum(node.extent, ONE), body=_bare(node.body)))
+            case _ if isinstance(node, Sync) and not isinstance(node, AfterLaunch):
+                pass
+            case _:
+                found.append(with_branches(node, [_bare(inside) for inside in branches(node)]))
+    return tuple(found)
 
 
 def _is_for_itself(node: Node) -> bool:

@@ -272,7 +272,7 @@ class _Here:
 
 def by_block(trace: Trace) -> Iterator[tuple[tuple[int, int], list[int]]]:
     """The numbers of the events of each block of each launch."""
-    for launch, blocks in enumerate(trace.blocks):
-        for block in blocks:
-            here = [n for n, e in enumerate(trace.events) if (e.launch, e.block) == (launch, block)]
-            yield (launch, block), here
+    found = {(launch, block): list[int]() for launch, blocks in enumerate(trace.blocks) for block in blocks}
+    for number, event in enumerate(trace.events):
+        found[event.launch, event.block].append(number)
+    yield from found.items()

@@ -1,6 +1,7 @@
 """Build everything that the GPU script needs: artifacts of all test kernels, inputs, float64 references, bounds.
 
     python tests/gpu/build.py OUT [--arch sm_90a] [--seed N] [--random PROGRAMS] [--share 3/16]
+    python tests/gpu/build.py OUT --contractions 300 --arch sm_90    alone: the path of sm_80 on that GPU
 
 Runs where the compiler is, without a GPU. Of several processes, with a share each, each builds its part into OUT.
 `OUT/small` holds every kernel at its first sizes (and with its dynamic sizes free), `OUT/large` the kernels that
@@ -19,11 +20,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
+from contraction_run import candidate_of, prepared
+from contractions import contraction
 from differential import Reference, random_arguments, reference, special_arguments
 from programs import Case, generate
 from soup import brew
 
 import texpr
+from texpr.polyhedral.mapped.candidate import Choices
 from texpr.runtime.host_arrays import storable
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
@@ -40,10 +44,10 @@ LARGE: dict[str, dict[str, int]] = {
 }
 
 
-def write_case(out: Path, label: str, ref: Reference, arch: str) -> bool:
+def write_case(out: Path, label: str, ref: Reference, arch: str, mapping: Choices | None = None) -> bool:
     """An artifact, its inputs and its reference; False and a line of text where it is refused."""
     try:
-        compiled = ref.compile(f"cuda:{arch}")
+        compiled = ref.compile(f"cuda:{arch}", mapping=mapping) if mapping else ref.compile(f"cuda:{arch}")
         compiled.save(out / label)
     except texpr.TExprError as wrong:
         print(f"{label}: {wrong}")
@@ -94,17 +98,36 @@ def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], s
     return count
 
 
+def build_contractions(out: Path, arch: str, seeds: range) -> int:
+    """Random contractions, in tiles drawn at random."""
+    count = 0
+    for seed in seeds:
+        case = contraction(seed)
+        try:
+            ref = prepared(case)
+            count += write_case(out, f"contraction-{arch}-{seed}", ref, arch, candidate_of(ref, case, f"cuda:{arch}"))
+        except Exception as defect:  # of this program; the others are built all the same
+            print(f"contraction-{arch}-{seed}: {type(defect).__name__}: {defect}", flush=True)
+    return count
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
     parser.add_argument("--random", type=int, default=0, help="programs of each generator to add")
+    parser.add_argument("--contractions", type=int, default=0, help="so many random contractions, and nothing else")
     parser.add_argument("--share", default="0/1", help="K/N: every N-th kernel and program, from the K-th on")
     options = parser.parse_args()
     first, step = map(int, options.share.split("/"))
     own = slice(first, None, step)
     (options.out / "small").mkdir(parents=True, exist_ok=True)
+    if options.contractions:
+        seeds = range(options.seed, options.seed + options.contractions)[own]
+        count = build_contractions(options.out / "small", options.arch, seeds)
+        print(f"{count} contractions in {options.out}, of seeds from {options.seed}")
+        return
     count = build_small(options.out / "small", options.arch, options.seed, own)
     made = 0
     for name, make in (("random", generate), ("soup", brew)):
