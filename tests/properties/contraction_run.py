@@ -14,7 +14,7 @@ import sys
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from math import prod
@@ -148,7 +148,7 @@ def renamed(case: Case) -> Case:
     return replace(case, text=case.text.replace("kernel g(", f"kernel g{case.seed}(", 1))
 
 
-def run(seeds: range, targets: list[str], backends: list[str], tally: Tally, found: Counter[str]) -> None:
+def run(seeds: Sequence[int], targets: list[str], backends: list[str], tally: Tally, found: Counter[str]) -> None:
     """The programs of the seeds for all targets on all backends; counts their forms."""
     for target in targets:
         ready = list[Emitted]()

@@ -1,0 +1,73 @@
+"""Programs of several launches, and of sizes that calls decide, are checked at few turns of their loops, and soon."""
+
+from dataclasses import replace
+
+import pytest
+from test_piped import piped
+
+import texpr
+from texpr.grammar.diagnostics import InternalError
+from texpr.polyhedral.mapped.between import AfterLaunch
+from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.sync import Barrier
+from texpr.polyhedral.mapped.tree import Last
+from texpr.polyhedral.mapped.walks import every_node, launches
+from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.orders.happens import small_sizes
+from texpr.polyhedral.orders.shortened import shortened
+from texpr.polyhedral.orders.trace import unrolled
+
+CHAIN = """kernel g(A: f16[K, M], B: f16[N, K], E: f16[N, O], C: f16[O, M]) {
+    new T: f16[M, N]
+    par M i, N j { T[i, j] = sum K k { A[k, i] * B[j, k] } }
+    par M i, O o { C[o, i] = sum N j { T[i, j] * E[j, o] } }
+}"""
+BATCH = """kernel g(A: f16[P, Q, K, M], B: f16[P, Q, N, K], C: f32[M, N, P, Q])
+    where P >= 1, Q >= 1, M >= 1, N >= 1, K >= 1, K <= 4096, M % 8 == 0, N % 8 == 0, K % 8 == 0 {
+    par P p, Q q, M i, N j { C[i, j, p, q] = sum K k { A[p, q, k, i] * B[p, q, j, k] } }
+}"""
+
+
+def events(program: MappedProgram) -> list[int]:
+    few = shortened(program)
+    return [len(unrolled(few, tuple(launches(few.host)), sizes).events) for sizes in small_sizes(few)]
+
+
+def test_a_launch_that_the_check_of_barriers_decides_stands_for_itself_in_few_turns() -> None:
+    sums = texpr.parse("kernel g(A: f32[M, K], S: f32[M]) { par M i { S[i] = sum K k { A[i, k] } } }").only
+    counted = sums.compile("cuda:sm_90a", stop_after="map", M=2, K=1 << 22).mapping.program
+    (one,) = launches(counted.host)
+    (few,) = launches(shortened(counted).host)
+    assert any(isinstance(node, Last) for node in every_node(one.body))
+    assert not any(isinstance(node, Last | Barrier) for node in every_node(few.body))
+    assert max(events(counted)) < 1000
+
+
+def test_sizes_of_a_batch_that_a_call_decides_stay_small_and_loops_without_syncs_stand_for_one_turn() -> None:
+    how = Candidate(launches={"g_0": piped(64, 64, persistent=132)})
+    kernel = texpr.parse(BATCH).only
+    program = kernel.compile("cuda:sm_90a", stop_after="map", mapping=how).mapping.program
+    assert max(found["P"] * found["Q"] for found in small_sizes(shortened(program))) < 100
+    assert 0 < max(events(program)) < 2000
+
+
+def early(text: str, *choices: str, **sizes: int) -> MappedProgram:
+    """A chain whose second launch multiplies boxes, and begins before the first one is over."""
+    kernel = texpr.parse(text).only
+    found = kernel.compile("cuda:sm_90a", stop_after="map", **sizes).mapping.candidate
+    second = replace(piped(64, 32), along="i_1", across="o", tile={"o": 64, "i_1": 32})
+    chosen = replace(found, launches={**found.launches, "g_1": second}, early=frozenset({"g_1"}))
+    assert isinstance(chosen, Candidate)
+    program: MappedProgram = kernel.compile("cuda:sm_90a", stop_after="map", mapping=chosen, **sizes).mapping.program
+    return program
+
+
+def test_a_box_sees_what_the_launch_before_wrote_once_that_is_waited_for() -> None:
+    program = early(CHAIN, M=32, N=40, K=17, O=32)
+    check_orders(program)
+    first, second = program.host
+    assert isinstance(second, Launch) and isinstance(second.body[0], AfterLaunch)
+    late = replace(second, body=(*second.body[1:], second.body[0]))  # it waits, and too late
+    with pytest.raises(InternalError, match=r"nothing orders S.* before S.*_T on T"):
+        check_orders(replace(program, host=(first, late)))
