@@ -1,4 +1,4 @@
-"""Random contractions (`contractions.py`) on the simulator and on `cuda-host`, for the paths of sm_80 and of sm_90a.
+"""Random contractions (`contraction_programs.py`) on the simulator and on `cuda-host`, for the paths of sm_80 and of sm_90a.
 
     python tests/properties/contraction_run.py FIRST COUNT [--targets sm_80,sm_90a] [--backends simulate,cuda-host]
 
@@ -20,7 +20,7 @@ from dataclasses import fields, replace
 from math import prod
 from typing import Any
 
-from contractions import contraction
+from contraction_programs import contraction
 from differential import Emitted, Reference, Tally, copied, judge, judge_batch, reference, special_arguments
 from programs import Case
 
