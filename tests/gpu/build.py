@@ -20,8 +20,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
-from contraction_run import candidate_of, prepared
 from contraction_programs import contraction
+from contraction_run import candidate_of, prepared
 from differential import Reference, random_arguments, reference, special_arguments
 from programs import Case, generate
 from soup import brew

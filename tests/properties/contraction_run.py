@@ -1,4 +1,4 @@
-"""Random contractions (`contraction_programs.py`) on the simulator and on `cuda-host`, for the paths of sm_80 and of sm_90a.
+"""Random contractions (`contraction_programs.py`) on the simulator and on `cuda-host`, for sm_80 and for sm_90a.
 
     python tests/properties/contraction_run.py FIRST COUNT [--targets sm_80,sm_90a] [--backends simulate,cuda-host]
 
