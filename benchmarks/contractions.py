@@ -1,5 +1,6 @@
-"""Products of matrices on a GPU, from plain programs, beside torch.matmul without TF32: of f32 on its FMA units, of f16
-and bf16 on its tensor cores.
+"""Products of matrices on a GPU, from plain programs, beside torch: of f32 on its FMA units, of f16, bf16, tf32 (f32
+under `#tf32`), f64, i8 and f8e4m3 on its tensor cores. The peers are torch.matmul, without TF32 but for tf32,
+torch._int_mm, and torch._scaled_mm, with sums that are as exact as ours, and `fast`.
 
     python benchmarks/contractions.py build DIR     where the compiler is, without a GPU
     python benchmarks/contractions.py run DIR       with PyTorch and cuda-core; no compiler
@@ -7,7 +8,8 @@ and bf16 on its tensor cores.
     --size 2048x2048x2048 (M, N, K; may be given again), --case nn (nt, tn, tt: which operand is transposed),
     --shape 128x128x8x8x16x2x1x1: tiles of that choice instead of the compiler's own: the tile's sides across and along,
     a thread's share of both, the depth, blocks on a multiprocessor together, products ahead, blocks for a tile;
-    --dtype f32 (f16, bf16), --result f32: of C, where it is no product of f32 (torch's is rounded to the factors' type)
+    --dtype f32 (f16, bf16, f64, tf32, i8, f8e4m3), --result f32: of C, where it is no product of f32 (torch's is
+    rounded to the factors' type; of i8 it is i32, of f8e4m3 bf16)
 
 --arch sm_90: without wgmma, by single warps and `mma.sync`, as every target from sm_80 on has it; an H200 runs it, too.
 
@@ -19,7 +21,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 NARROW = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (3000, 3000, 3000), (1000, 1304, 2056))
-TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 3e-3}  # of the norm, by the type of the result
+TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 3e-3, "i32": 0.0, "f64": 1e-14}  # of the norm, by the type of the result
+CUT = 2e-3  # the same of factors that are cut to tf32
+RESULTS = {"i8": "i32", "tf32": "f32", "f8e4m3": "bf16"}  # where it is not the type of the factors
 SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025, 1027))
 CASES = ("nn", "nt", "tn", "tt")
 BATCHED = (64, 512, 512, 512)
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
 TEXT = """kernel matmul(A: {dtype}[{batch}{a}], B: {dtype}[{batch}{b}], C: {result}[{batch}M, N]) {{
     par {loop}M i, N j {{
-        C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}
+        C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}{attr}
     }}
 }}"""
 
@@ -61,7 +65,8 @@ class Product:
     def text(self) -> str:
         left, right = self.case
         return TEXT.format(
-            dtype=self.dtype,
+            dtype="f32" if self.dtype == "tf32" else self.dtype,
+            attr=" #tf32" if self.dtype == "tf32" else "",
             result=self.result,
             batch="P, " if self.batch else "",
             loop="P p, " if self.batch else "",
@@ -82,7 +87,8 @@ class Product:
 
 
 def products(options: argparse.Namespace) -> Iterator[Product]:
-    usual, result = (SIZES if options.dtype == "f32" else NARROW), options.result or options.dtype
+    usual = SIZES if options.dtype == "f32" else NARROW
+    result = options.result or RESULTS.get(options.dtype, options.dtype)
     sizes = [tuple(map(int, text.split("x"))) for text in options.size or ()] or usual
     for m, n, k in sizes:
         for case in options.case or CASES:
@@ -156,37 +162,83 @@ def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, A
         "A": (product.m, product.k) if left == "n" else (product.k, product.m),
         "B": (product.k, product.n) if right == "n" else (product.n, product.k),
     }
-    types = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-    dtype, out_type = types[product.dtype], types[product.result]
-    given = {name: torch.randn((*batch, *shape), device="cuda", dtype=dtype) for name, shape in shapes.items()}
-    result = torch.full((*batch, product.m, product.n), float("nan"), device="cuda", dtype=out_type)
+    dtype, out_type = (torch_type(torch, name) for name in (product.dtype, product.result))
+    given = {name: drawn(torch, (*batch, *shape), dtype) for name, shape in shapes.items()}
+    poison = float("nan") if out_type.is_floating_point else -77
+    result = torch.full((*batch, product.m, product.n), poison, device="cuda", dtype=out_type)
     a = given["A"] if left == "n" else given["A"].mT
     b = given["B"] if right == "n" else given["B"].mT
     wanted = a.double() @ b.double()
     kernel(**given, C=result)
-    again, peer = torch.full_like(result, float("nan")), torch.empty_like(result, dtype=dtype)
+    again = torch.full_like(result, poison)
     took = first_call(torch, lambda: kernel(**given, C=again))
-    found = {"texpr": result, "torch": torch.matmul(a, b)}
+    peers = {name: act for name, act in peers_of(torch, product, a, b).items() if runs(torch, act)}
+    found = {"texpr": result, **{name: act() for name, act in peers.items()}}
     errors = {name: error_of(torch, got.double(), wanted, exact=False) for name, got in found.items()}
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
-    row["right"] = errors["texpr"] < TOLERANCE[product.result] and row["same bits"]
+    limit = CUT if product.dtype == "tf32" else TOLERANCE[product.result]
+    row["right"] = errors["texpr"] <= limit and row["same bits"]
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     graphs = {
         "texpr": (graph_of(torch, lambda n, stream: kernel(**given, C=result), launches), launches),
-        "torch": (graph_of(torch, lambda n, stream: torch.matmul(a, b, out=peer), launches), launches),
+        **{
+            name: (graph_of(torch, lambda n, stream, act=act: act(), launches), launches) for name, act in peers.items()
+        },
     }
     return {**row, "ms": interleaved(torch, graphs, rounds)}
+
+
+def torch_type(torch: Any, name: str) -> Any:
+    return {
+        "f32": torch.float32, "tf32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
+        "i8": torch.int8, "i32": torch.int32, "f8e4m3": torch.float8_e4m3fn,
+    }[name]  # fmt: skip
+
+
+def drawn(torch: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Random numbers, of integers all that there are."""
+    if not dtype.is_floating_point:
+        return torch.randint(-128, 128, shape, device="cuda", dtype=dtype)
+    return torch.randn(shape, device="cuda").to(dtype)
+
+
+def peers_of(torch: Any, product: Product, a: Any, b: Any) -> dict[str, Callable[[], Any]]:
+    """What else makes a product, by name; the first is what is meant by its time."""
+    out = torch.empty((*a.shape[:-1], b.shape[-1]), device="cuda", dtype=torch_type(torch, product.result))
+    if product.dtype == "i8":
+        return {"torch": lambda: torch._int_mm(a, b, out=out)}
+    if product.dtype == "f8e4m3":
+        one = torch.ones((), device="cuda")
+
+        def scaled(fast: bool) -> Any:
+            return torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=fast)
+
+        return {"torch": lambda: scaled(False), "fast": lambda: scaled(True)}
+    torch.backends.cuda.matmul.allow_tf32 = product.dtype == "tf32"
+    own = torch.empty_like(out, dtype=a.dtype)
+    return {"torch": lambda: torch.matmul(a, b, out=own)}
+
+
+def runs(torch: Any, act: Callable[[], Any]) -> bool:
+    """Whether a peer takes such operands."""
+    try:
+        act()
+        torch.cuda.synchronize()
+    except RuntimeError as wrong:
+        print(f"  a peer refuses: {str(wrong).splitlines()[0][:100]}")
+        return False
+    return True
 
 
 def line_of(product: Product, row: dict[str, Any]) -> str:
     times = {name: statistics.median(found) for name, found in row["ms"].items()}
     rate = {name: product.operations / took / 1e9 for name, took in times.items()}
-    said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
-    return (
-        f"{product.name:32} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s"
-        f"   torch {rate['torch']:6.1f}   of torch {rate['texpr'] / rate['torch']:.3f}{said}"
+    beside = "".join(
+        f"   {name} {rate[name]:6.1f}   of {name} {rate['texpr'] / rate[name]:.3f}" for name in rate if name != "texpr"
     )
+    said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
+    return f"{product.name:32} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s{beside}{said}"
 
 
 def main() -> int:
@@ -196,7 +248,7 @@ def main() -> int:
     parser.add_argument("--size", action="append")
     parser.add_argument("--case", action="append", choices=CASES)
     parser.add_argument("--shape")
-    parser.add_argument("--dtype", choices=TOLERANCE, default="f32")
+    parser.add_argument("--dtype", choices=("f32", "f16", "bf16", "tf32", "i8", "f8e4m3", "f64"), default="f32")
     parser.add_argument("--result", choices=TOLERANCE)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--rounds", type=int, default=5)

@@ -60,6 +60,7 @@ class Needs(Enum):
     BLOCKS = "a launch of more blocks than a GPU runs at once"
     THREADS = "a launch of more than one thread"
     PRODUCTS = "a product of floats that is added"
+    TENSOR_CORES = "a large product of matrices of f32"
     FASTER = "a function of f32 that has a faster form"
     GATHERED_WRITES = "a write of a gathered element"
     ACCUMULATIONS = "an accumulation"
@@ -138,7 +139,10 @@ ATTRIBUTES: dict[str, Spec] = {
         on=(Construct.FULLY, *BUFFERS), mapped=BUFFERS, least=1, most=1, power=True,
         form="#align(n), n a power of two", needs=Needs.MEMORY,
     ),
-    "tf32": Spec(on=STATEMENTS, form="#tf32", inherited=True),
+    "tf32": Spec(
+        on=STATEMENTS, mapped=STATEMENTS, form="#tf32", inherited=True, needs=Needs.TENSOR_CORES,
+        on_cpu="a CPU has no tensor cores",
+    ),
     "fast": Spec(
         on=STATEMENTS, mapped=STATEMENTS, form="#fast", inherited=True, needs=Needs.FASTER,
         on_cpu="the functions of a CPU are the accurate ones",

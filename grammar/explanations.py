@@ -199,8 +199,8 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[N], s: f32[1]) { s[0] = sum N i { A[i] } }",
         (
             (
-                "kernel k(A: f32[N]) #tf32 { par N i { A[i] = 1.0 } }",
-                "kernel k(A: f32[N]) { par N i { A[i] = 1.0 } }",
+                "kernel k(A: f64[N]) #tf32 { par N i { A[i] = A[i] * A[i] } }",
+                "kernel k(A: f64[N]) { par N i { A[i] = A[i] * A[i] } }",
             ),
         ),
     ),

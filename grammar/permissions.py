@@ -22,7 +22,7 @@ from texpr.grammar.ast import (
     Statement,
     Stmt,
 )
-from texpr.grammar.types import F32, compute_type
+from texpr.grammar.types import F32, DType, compute_type
 from texpr.grammar.walk import walk
 
 
@@ -77,6 +77,11 @@ def hastens(leaf: Leaf) -> bool:
 def may_use_tf32(attrs: Iterable[Attr]) -> bool:
     """`#tf32`: factors of f32 products may be rounded to tf32."""
     return _named(attrs, "tf32") is not None
+
+
+def multiplied(leaf: Leaf) -> set[DType]:
+    """The types in which a statement multiplies numbers."""
+    return {node.dtype for node in walk(leaf) if isinstance(node, Op) and node.fn in (Fn.MUL, Fn.FMA)}
 
 
 def unroll_of(loop: Par | Seq) -> Attr | None:

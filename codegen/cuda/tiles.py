@@ -23,7 +23,7 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
-from texpr.grammar.types import F32
+from texpr.grammar.types import F32, I32
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import SWIZZLES, swizzled
 from texpr.polyhedral.layout.normal import canonical, same
@@ -69,15 +69,16 @@ def sums_type(node: Contract) -> str:
     """The type of what the threads of the team hold."""
     if node.atom.team is Team.WARP:
         return f"tx::WarpSums<{_extent(node, 0)}, {_extent(node, 1)}, {storage_type(node.c.dtype)}>"
-    rows = _extent(node, 0)
-    return f"tx::{'Accumulator' if rows == ROWS else 'RowBlocks'}<{rows}, {_extent(node, 1)}>"
+    rows, own = _extent(node, 0), "" if node.c.dtype == F32 else f", {storage_type(node.c.dtype)}"
+    return f"tx::{'Accumulator' if rows == ROWS else 'RowBlocks'}<{rows}, {_extent(node, 1)}{own}>"
 
 
 def held_type(buffer: MappedBuffer) -> str:
     """The type of sums that a warpgroup holds and no product makes. Raises E0502 for registers that lie otherwise."""
     columns = constant_value(buffer.shape[-1]) or 0
-    if buffer.dtype == F32 and columns in range(8, 257, 8) and same(buffer.layout, wgmma_sums(ROWS, columns)):
-        return f"tx::Accumulator<{ROWS}, {columns}>"
+    own = {F32: "", I32: ", tx::i32"}.get(buffer.dtype)
+    if own is not None and columns in range(8, 257, 8) and same(buffer.layout, wgmma_sums(ROWS, columns)):
+        return f"tx::Accumulator<{ROWS}, {columns}{own}>"
     raise fail("E0502", f"{buffer.name}: a layout over the threads of a block is not emitted", buffer.span)
 
 

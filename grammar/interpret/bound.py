@@ -31,7 +31,7 @@ DECISION = 4.0  # bounds within which a decision is open: what tests allow
 
 
 FUNCTION_ERRORS = {Fn.DIV: FunctionError(0.5, 0.5, 2)} | {fn: row.error for fn, row in FLOAT_FUNCTIONS.items()}
-TF32_ROUNDOFF = 2.0**-10  # both operands of a product lose 13 bits
+TF32_LOSS = 2.0**-9  # both operands of a product are cut by 13 bits, each by less than 2^-10 of itself
 
 
 def roundoff(dtype: DType) -> float:
@@ -135,7 +135,7 @@ def _own_error(fn: Fn, r: Array, v: tuple[Array, ...], dtype: DType, fast: bool,
         ulps = 2 * ulps + 1
     error = np.asarray(size * (2 * unit) * ulps + absolute)
     if tf32 and fn in (Fn.MUL, Fn.FMA) and dtype == F32:
-        error = error + TF32_ROUNDOFF * np.abs(v[0] * v[1])
+        error = error + TF32_LOSS * np.abs(v[0] * v[1])
     return error
 
 

@@ -18,9 +18,9 @@ from math import prod
 from texpr.grammar.ast import Par, Seq
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import linear
-from texpr.grammar.permissions import stages_of
+from texpr.grammar.permissions import may_use_tf32, stages_of
 from texpr.grammar.types import F32
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product, row_strides
+from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
@@ -36,7 +36,7 @@ LEAST_PRODUCTS = 1 << 24  # below, a launch is over before a pipe is full
 MOST_STAGES = 12  # that the compiler chooses by itself
 BAND, UNALIGNED_BAND = 8, 4  # clusters; where rows are more in the L2 cache
 CYCLE_US = 1 / 1710
-PRODUCTS = 2048  # of a multiprocessor in a cycle
+PRODUCT_BYTES = 4096  # of what is summed, that a multiprocessor multiplies in a cycle for one element: 2048 of 16 bits
 L2_BYTES = 70  # that come to a multiprocessor in a cycle
 LINE_BYTES, LINES = 128, 1.75  # of the L2 cache: more of them where a row of a box begins between two
 POWER = 0.2  # that what comes takes, in its own time
@@ -81,7 +81,7 @@ FEW = tuple(
 def rate_of(choice: Piped, sums: int) -> float:
     """How near the products of so many sums come to the best rate in tiles of a choice."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along] * sums
-    needed = rows * columns * DEPTH / PRODUCTS
+    needed = rows * columns * STEP_BYTES / PRODUCT_BYTES
     return needed / _step(needed, (rows + columns / choice.cluster) * LINE_BYTES)
 
 
@@ -141,7 +141,8 @@ def _is_shared(problem: Problem, region: Region, product: MatrixProduct, tile: T
 def is_large(problem: Problem, product: MatrixProduct) -> bool:
     """Whether tensor cores take a product: what an author asks of threads and tiles is theirs."""
     loops: tuple[Par | Seq, ...] = (*product.one.nest.pars, *product.one.reduction.loops)
-    if problem.kernel.attrs or any(a != stages_of(loop) for loop in loops for a in loop.attrs):
+    own = [attr for attr in problem.kernel.attrs if not may_use_tf32((attr,))]
+    if own or any(a != stages_of(loop) for loop in loops for a in loop.attrs):
         return False
     rows, columns, depth = product.sizes(problem)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
@@ -150,7 +151,9 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
     if product.window.loops and -(-_whole_rows(problem, product) // GROUP_ROWS) * GROUP_ROWS > MOST_BEYOND * rows:
         return False
     tiles = _clusters(problem, product, Tile(1, PANEL // 2, 1))
-    shares = max(1, min(2 * SPLITS[-1], depth // (DEPTH * 2 * SPLITS[-1])))  # of what is summed, several steps each
+    shares = max(
+        1, min(2 * SPLITS[-1], depth // (product.depth * 2 * SPLITS[-1]))
+    )  # of what is summed, several steps each
     return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * shares * tiles >= problem.target.multiprocessors
 
 
@@ -174,7 +177,7 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
     lines = min(rows, tile.rows) * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
-    step = _step(tile.rows * wide * DEPTH / PRODUCTS, lines * DEPTH * size)
+    step = _step(tile.rows * wide * STEP_BYTES / PRODUCT_BYTES, lines * STEP_BYTES)
     if tile.columns % PANEL:
         step *= HALVES if product.columns.k_contiguous else HALF_BOXES
     around = TILE_US + AREA_US * tile.rows * wide / AREA

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, Leaf, New, Read, Seq, Stmt
-from texpr.grammar.types import BF16, F16, F32, F64, DType
+from texpr.grammar.types import BF16, F16, F32, F64, I8, I16, I32, U8, DType
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.problem import Problem
@@ -24,7 +24,7 @@ from texpr.polyhedral.walk import touched, written
 SUM = "#sum_"
 """What the names of the buffers, of no dimension, begin with that have what sums come to; behind it their numbers."""
 
-SUMMED = (F32, F16, BF16)  # types of what holds a sum that is made in f32
+SUMMED = {F32: (F32, F16, BF16), I32: (I32, I16, I8, U8)}  # types of what holds a sum, by the type that it is made in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +60,15 @@ def epilogue(problem: Problem, ones: Sequence[Contraction], body: Sequence[Stmt]
                 number = next((n for n, one in enumerate(ones) if one.work.at(stmt) is not None), None)
                 if number is None:
                     return None
-                own, leaves = _sums(ones[number].update, leaves, f"{SUM}{number}")
+                own, leaves = _sums(ones[number], leaves, f"{SUM}{number}")
                 leaves.append(own)
                 sums.append(own)
             case Bind() | Accumulate():
                 leaves.append(stmt)
             case _:
                 return None
-    if any(problem.proved.program.kernel.buffer(one.update.buffer).dtype not in SUMMED for one in ones):
+    kernel = problem.proved.program.kernel
+    if any(kernel.buffer(one.update.buffer).dtype not in SUMMED.get(one.dtype, ()) for one in ones):
         return None
     outputs = _outputs(problem, leaves, local)
     if outputs is None or any(_is_of_several(problem, ones[0], leaf, local) for leaf in leaves):
@@ -76,14 +77,15 @@ def epilogue(problem: Problem, ones: Sequence[Contraction], body: Sequence[Stmt]
     return Epilogue(leaves=tuple(leaves), sums=tuple(sums), locals=tuple(local), outputs=outputs, plain=plain)
 
 
-def _sums(update: Accumulate, before: list[Leaf], name: str) -> tuple[Leaf, list[Leaf]]:
+def _sums(one: Contraction, before: list[Leaf], name: str) -> tuple[Leaf, list[Leaf]]:
     """The leaf that takes the sum of a name, and what is left before it: a bind of 0 is not."""
+    update = one.update
     target = (update.buffer, update.subscripts)
-    total = Read(buffer=name, subscripts=(), dtype=F32, span=update.span)
+    total = Read(buffer=name, subscripts=(), dtype=one.dtype, span=update.span)
     last = max((n for n, leaf in enumerate(before) if _touches(leaf, target)), default=None)
     if last is not None and _is_zero_of(before[last], target):
         bound = before[last]
-        value: Expr = total if bound.value.dtype == F32 else Cast(operand=total, dtype=bound.value.dtype)
+        value: Expr = total if bound.value.dtype == one.dtype else Cast(operand=total, dtype=bound.value.dtype)
         sums = replace(bound, id=update.id, value=value, span=update.span, attrs=update.attrs)
         return sums, [*before[:last], *before[last + 1 :]]
     return replace(update, value=total), before
@@ -137,6 +139,8 @@ def _rounded_once(problem: Problem, sums: Leaf, after: Sequence[Leaf], local: Se
     if more or not isinstance(final, Bind) or held[0] not in local:
         return False
     value, rounded = final.value, problem.kernel.buffer(final.buffer).dtype
+    if rounded.is_integer:
+        return isinstance(value, Read) and value.buffer == held[0] and value.dtype == rounded == I32
     while isinstance(value, Cast) and value.dtype in (F32, F64, rounded):
         value = value.operand
     if not isinstance(value, Read) or value.buffer != held[0]:

@@ -17,6 +17,7 @@ from texpr.grammar.ast import (
     Bind,
     Cast,
     Condition,
+    Const,
     Expr,
     Fn,
     Leaf,
@@ -39,8 +40,8 @@ COMBINES = {AccOp.ADD: Fn.ADD, AccOp.MUL: Fn.MUL, AccOp.MAX: Fn.MAX, AccOp.MIN: 
 
 
 class Finish:
-    """The leaves of an epilogue for the sums of one iteration, which `of` has; the output that is `kept` goes back to
-    the place of the first, the others to their arrays.
+    """The leaves of an epilogue for the sums of one iteration, which `of` has; the output that is `kept` goes to
+    `place`, that of the first where nothing is said, the others to their arrays.
 
     What is `near` is read where it was brought to. `reads` are the ids of the statements that read arrays of an output
     as they were, by array; `first` are those that read the sums, `last` is that which leaves the kept output in its
@@ -48,8 +49,15 @@ class Finish:
     """
 
     def __init__(
-        self, draft: Draft, epilogue: Epilogue, kept: Output | None, of: tuple[View, ...], near: Mapping[Element, View]
+        self,
+        draft: Draft,
+        epilogue: Epilogue,
+        kept: Output | None,
+        of: tuple[View, ...],
+        near: Mapping[Element, View],
+        place: View | None = None,
     ) -> None:
+        self.place = place or of[0]
         self.draft, self.epilogue, self.kept, self.of, self.last = draft, epilogue, kept, of, ""
         self.near = near
         self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
@@ -72,7 +80,18 @@ class Finish:
         names = {name for leaf in leaves for name, _ in touched(leaf)}
         if condition is None or all(self.draft.buffers[name].memory is Memory.REG for name in names):
             return self.body
-        return (Guard(condition=condition, body=self.body, padding=True, span=self.epilogue.sums[0].span),)
+        span = self.epilogue.sums[0].span
+        return (Guard(condition=condition, body=self.body, orelse=self.nothing, padding=True, span=span),)
+
+    @property
+    def nothing(self) -> tuple[Node, ...]:
+        """What stands in a place of its own where there is no such element, which goes along with the others."""
+        if self.kept is None or self.place == self.of[0]:
+            return ()
+        zero = Const(value=0.0 if self.place.dtype.is_float else 0, dtype=self.place.dtype)
+        id = self.draft.names.fresh(f"{self.kept.leaf.id}_none")
+        leaf = Bind(id=id, buffer=self.place.buffer, subscripts=self.place.subscripts, value=zero)
+        return (Generic(id=id, leaf=leaf, origin=Origin.INIT),)
 
     # ---- the leaves ----
 
@@ -90,7 +109,7 @@ class Finish:
             if output is not self.kept:
                 yield self._out(output, output.element, output.dtype)
         if self.kept is not None:
-            out = self._out(self.kept, (self.of[0].buffer, self.of[0].subscripts), F32)
+            out = self._out(self.kept, (self.place.buffer, self.place.subscripts), self.place.dtype)
             self.last = out.id
             yield out
 

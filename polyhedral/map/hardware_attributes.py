@@ -8,12 +8,13 @@ inside it, one thread for what is deeper. What a kept attribute did not change i
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Par, Seq, Stmt
+from texpr.grammar.ast import Asm, Attr, IndexConst, Intrinsic, Kernel, Leaf, Par, Seq, Stmt
 from texpr.grammar.attributes import SCOPES, Construct, is_mapped
 from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import const
-from texpr.grammar.permissions import stages_of, tile_of, unroll_of, vector_of
+from texpr.grammar.permissions import may_use_tf32, multiplied, stages_of, tile_of, unroll_of, vector_of
+from texpr.grammar.types import F32
 from texpr.polyhedral.map.author_tiles import tile_faults
 from texpr.polyhedral.map.author_units import block_threads, unit_fault, unit_faults
 from texpr.polyhedral.map.bands import Nest, asked_scope, inner_nests, nest_of
@@ -61,11 +62,26 @@ def check_attributes(kernel: Kernel, target: Target) -> None:
         for attr in stmt.attrs:
             if attr.name not in understood and not is_mapped(attr.name, construct):
                 found += unsupported(attr).diagnostics
+    found += _tf32_faults(kernel)
     if target.is_cuda:
         found += _misplaced(kernel.body, target)
     if found:
         raise TExprError(_once(found))
     threads_asked(kernel, target)
+
+
+def _tf32_faults(kernel: Kernel) -> list[Diagnostic]:
+    """`#tf32` on products none of which is of f32."""
+    leaves = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Leaf)]
+    found: list[Diagnostic] = []
+    asked = [(leaf, attr) for leaf in leaves for attr in (*leaf.attrs, *kernel.attrs) if may_use_tf32((attr,))]
+    for attr in {attr.span.place: attr for _, attr in asked}.values():
+        types = {dtype for leaf, own in asked if own.span.place == attr.span.place for dtype in multiplied(leaf)}
+        if types and F32 not in types:
+            what = ", ".join(sorted(map(str, types)))
+            why = f"nothing that it stands on multiplies f32, but {what}"
+            found.append(_disagrees(attr, why, "remove #tf32, or compute the products in f32"))
+    return found
 
 
 def _misplaced(stmts: tuple[Stmt, ...], target: Target) -> list[Diagnostic]:

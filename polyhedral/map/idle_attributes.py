@@ -4,18 +4,22 @@ par N i { C[i] = A[i] #unique }     "`#unique` (line 1) changes nothing: its sta
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
-from texpr.grammar.attributes import ATTRIBUTES, Needs
+from texpr.grammar.attributes import ATTRIBUTES, Needs, Spec
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE
 from texpr.grammar.permissions import contracts, hastens, promises_unique
+from texpr.grammar.types import F32
+from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.places import Memory, Place
 from texpr.polyhedral.mapped.program import HostNode, MappedBuffer
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.target import Target
 
+UNMULTIPLIED = "tensor cores of the target multiply nothing of it as f32: it is no large product of matrices of f32"
 Found = Iterator[tuple[Attr, str]]
 _OBEYED: dict[Needs | None, tuple[Memory, ...]] = {
     Needs.MEMORY: (Memory.SHARED, Memory.GLOBAL),
@@ -58,6 +62,8 @@ def _of_kernel(kernel: Kernel, target: Target, host: Sequence[HostNode], obeyed:
             yield attr, "no launch has several rows and columns of blocks that a group could have"
         elif spec.needs is Needs.PRODUCTS and not any(map(contracts, leaves)):
             yield attr, "no statement adds a product of floats"
+        elif spec.needs is Needs.TENSOR_CORES and not _multiplied(host):
+            yield attr, UNMULTIPLIED
         elif spec.needs is Needs.FASTER and not any(map(hastens, leaves)):
             yield attr, "no statement has a function of f32 that has a faster form"
         elif spec.needs is Needs.GATHERED_WRITES and not any(map(promises_unique, leaves)):
@@ -71,28 +77,52 @@ def _of_statements(kernel: Kernel, target: Target, host: Sequence[HostNode]) -> 
         for loop in loops
         if (loop.unroll or loop.unroll_by) and not (loop.digit and loop.digit.place is Place.VECTOR)
     )
-    unrolled = {loop.span.place for loop in asked}
-    for stmt in statements(kernel.body):
-        for attr in stmt.attrs:
-            spec = ATTRIBUTES.get(attr.name)
-            if spec is None:
-                continue
-            if spec.on_cpu is not None and not target.is_cuda:
-                yield attr, spec.on_cpu
-            elif spec.needs is Needs.ITERATIONS and stmt.span.place not in unrolled:
-                yield attr, "each thread has one of the iterations"
-            elif spec.needs is Needs.STAGES and attr.args[0] == ONE:
-                yield attr, "in one stage nothing is copied ahead"
-            elif spec.needs is Needs.TILES and isinstance(stmt, Seq) and _is_one_tile(stmt, attr):
-                yield attr, "the loop has the same iterations in the same places without it"
-            elif spec.needs is Needs.ACCUMULATIONS and not _accumulates(stmt):
-                yield attr, "the loop accumulates nothing"
-            elif spec.needs is Needs.PRODUCTS and isinstance(stmt, Leaf) and not contracts(stmt):
-                yield attr, "its statement adds no product of floats"
-            elif spec.needs is Needs.FASTER and isinstance(stmt, Leaf) and not hastens(stmt):
-                yield attr, "its statement has no function of f32 that has a faster form"
-            elif spec.needs is Needs.GATHERED_WRITES and isinstance(stmt, Leaf) and not promises_unique(stmt):
-                yield attr, "its statement writes no gathered element"
+    places = _Places(unrolled={loop.span.place for loop in asked}, multiplied=_multiplied(host))
+    found = [
+        (attr, spec.on_cpu if spec.on_cpu is not None and not target.is_cuda else _why(stmt, attr, spec, places))
+        for stmt in statements(kernel.body)
+        for attr in stmt.attrs
+        if (spec := ATTRIBUTES.get(attr.name)) is not None
+    ]
+    acting = {attr.span.place for attr, why in found if why is None}  # one may stand on several statements
+    for attr, why in found:
+        if why is not None and attr.span.place not in acting:
+            yield attr, why
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """Where loops are unrolled, and where tensor cores multiply f32, in the text."""
+
+    unrolled: set[tuple[str, int, int] | None]
+    multiplied: set[tuple[str, int, int] | None]
+
+
+def _multiplied(host: Sequence[HostNode]) -> set[tuple[str, int, int] | None]:
+    nodes = (node for launch in launches(host) for node in of_kind(launch.body, Contract))
+    return {node.span.place for node in nodes if node.a.dtype == F32}
+
+
+def _why(stmt: Stmt, attr: Attr, spec: Spec, places: _Places) -> str | None:
+    """Why an attribute changes nothing on a statement; None where it does."""
+    needs, leaf = spec.needs, stmt if isinstance(stmt, Leaf) else None
+    if needs is Needs.ITERATIONS and stmt.span.place not in places.unrolled:
+        return "each thread has one of the iterations"
+    if needs is Needs.STAGES and attr.args[0] == ONE:
+        return "in one stage nothing is copied ahead"
+    if needs is Needs.TILES and isinstance(stmt, Seq) and _is_one_tile(stmt, attr):
+        return "the loop has the same iterations in the same places without it"
+    if needs is Needs.ACCUMULATIONS and not _accumulates(stmt):
+        return "the loop accumulates nothing"
+    if needs is Needs.PRODUCTS and leaf is not None and not contracts(leaf):
+        return "its statement adds no product of floats"
+    if needs is Needs.TENSOR_CORES and leaf is not None and leaf.span.place not in places.multiplied:
+        return UNMULTIPLIED
+    if needs is Needs.FASTER and leaf is not None and not hastens(leaf):
+        return "its statement has no function of f32 that has a faster form"
+    if needs is Needs.GATHERED_WRITES and leaf is not None and not promises_unique(leaf):
+        return "its statement writes no gathered element"
+    return None
 
 
 def _is_one_tile(seq: Seq, attr: Attr) -> bool:

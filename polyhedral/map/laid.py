@@ -6,8 +6,9 @@
     par M at, 1027 at_1 { A_rows[at, at_1] = A[at, at_1] }          the elements that the kernel touches
     par M i, N j { C[i, j] = sum K k { A_rows[i, k] * B[k, j] } }
 
-Of arrays of other types that dimension lies innermost along which blocks read what they multiply, so that neighbours
-are one access: of the filters of a convolution, which many blocks read.
+Factors that tensor cores take along what is summed alone (f32 under `#tf32`, i8, u8) are turned where they lie
+otherwise: B_rows[j, k]. Of other arrays that dimension lies innermost along which blocks read what they multiply, so
+that neighbours are one access: of the filters of a convolution, which many blocks read.
 
     … sum C c, R r { X[n, c, h + r] * F[o, c, r] }          new F_rows: f32[O, C, R] #strides(1, R*O, O)
 
@@ -26,18 +27,23 @@ from texpr.grammar.ast import (
     Atomic,
     Bind,
     Buffer,
+    Gather,
     IndexExpr,
     IndexVar,
     Kernel,
+    Leaf,
     New,
     Node,
     Par,
     Read,
     Role,
+    Seq,
     Stmt,
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, row_major
+from texpr.grammar.permissions import may_use_tf32
+from texpr.grammar.types import F32
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.contracted_tiles import bringing
@@ -48,9 +54,10 @@ from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_o
 from texpr.polyhedral.map.merged import accesses as accesses_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.ringed_fits import is_piecewise
-from texpr.polyhedral.mapped.atoms import SM_90A
+from texpr.polyhedral.mapped.atoms import FACTORS, SM_90A, lies_along_k
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted
 from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.walk import touched
 
 LEAST_TURNED = 1 << 31  # products: they take some 100 us, and a launch before them two
 USES = 8192  # products of each element that is copied
@@ -62,14 +69,12 @@ def lay(kept: Kept, buffers: Collection[str]) -> Kept:
         return kept
     copies = Copies(kept.proved)
     kernel = kept.proved.program.kernel
-    spaces = {
-        b.name: _workspace(b, copies.names.fresh(f"{b.name}_rows"), innermost(kernel, b))
-        for b in kernel.params
-        if b.name in buffers
-    }
-    starts, ends = copies.around(spaces)
+    own = [b for b in kernel.params if b.name in buffers]
+    orders = {b.name: order for b in own if (order := multiplied_order(kernel, b)) is not None}
+    spaces = {b.name: _workspace(kernel, b, copies.names.fresh(f"{b.name}_rows"), orders.get(b.name)) for b in own}
+    starts, ends = copies.around(spaces, orders)
     news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
-    body = tuple(rewrite(stmt, partial(_moved, spaces)) for stmt in kernel.body)
+    body = tuple(rewrite(stmt, partial(_moved, spaces, orders)) for stmt in kernel.body)
     laid = replace(kernel, buffers=(*kernel.buffers, *spaces.values()), body=(*news, *starts, *body, *ends))
     program = build_program(laid, max(kept.proved.program.work.left, 1))
     program.work.learn(kept.proved.program.work)
@@ -81,26 +86,46 @@ def lay(kept: Kept, buffers: Collection[str]) -> Kept:
     )
 
 
-def _workspace(array: Buffer, name: str, dim: int | None) -> Buffer:
-    """With a dimension innermost, or dense but for what is behind each row."""
-    unit, steps = UNIT_BYTES // array.dtype.size_bytes, list[IndexExpr]([ONE])
+def _workspace(kernel: Kernel, array: Buffer, name: str, order: tuple[int, ...] | None) -> Buffer:
+    """With its dimensions in another order, or one of them innermost, or dense but for what is behind each row."""
+    unit = UNIT_BYTES // array.dtype.size_bytes
+    shape = array.shape if order is None else tuple(array.shape[d] for d in order)
+    steps = list[IndexExpr]([ONE])
+    dim = innermost(kernel, array) if order is None else None
     if dim is None:
-        for extent in reversed(array.shape[1:]):
+        for extent in reversed(shape[1:]):
             step = multiply(steps[0], extent)
             steps.insert(0, multiply(const(unit), ceildiv(step, unit)) if len(steps) == 1 else step)
     else:
-        others = [d for d in range(len(array.shape)) if d != dim]
-        dense = row_major([array.shape[d] for d in (*others, dim)])
-        steps = [dense[-1] if d == dim else dense[others.index(d)] for d in range(len(array.shape))]
+        others = [d for d in range(len(shape)) if d != dim]
+        dense = row_major([shape[d] for d in (*others, dim)])
+        steps = [dense[-1] if d == dim else dense[others.index(d)] for d in range(len(shape))]
     return Buffer(
         name=name,
         dtype=array.dtype,
-        shape=array.shape,
+        shape=shape,
         strides=tuple(steps),
         role=Role.LOCAL,
         source_name=array.source_name,
         span=array.span,
     )
+
+
+def multiplied_order(kernel: Kernel, array: Buffer) -> tuple[int, ...] | None:
+    """The order of the dimensions of a factor that tensor cores take along what is summed: last the one that the index
+    of a `seq` tells alone wherever it is read. None of any other array."""
+    leaves = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Leaf)]
+    uses = [(leaf, at) for leaf in leaves for name, at in touched(leaf) if name == array.name]
+    if array.dtype not in FACTORS or not lies_along_k(array.dtype) or not uses:
+        return None
+    if array.dtype == F32 and not all(may_use_tf32((*leaf.attrs, *kernel.attrs)) for leaf, _ in uses):
+        return None
+    seqs = {stmt.index for stmt in statements(kernel.body) if isinstance(stmt, Seq)}
+    found = {d for _, at in uses for d, s in enumerate(at) if isinstance(s, Gather) or names(s) & seqs}
+    if len(found) != 1 or not all(isinstance(at[d], IndexVar) for _, at in uses for d in found):
+        return None
+    (last,) = found
+    return (*(d for d in range(len(array.shape)) if d != last), last)
 
 
 def innermost(kernel: Kernel, array: Buffer) -> int | None:
@@ -117,9 +142,10 @@ def innermost(kernel: Kernel, array: Buffer) -> int | None:
     return max(d for d, own in enumerate(along) if own)
 
 
-def _moved(spaces: Mapping[str, Buffer], node: Node) -> Node:
+def _moved(spaces: Mapping[str, Buffer], orders: Mapping[str, tuple[int, ...]], node: Node) -> Node:
     if isinstance(node, Read | Bind | Accumulate | Atomic) and node.buffer in spaces:
-        return replace(node, buffer=spaces[node.buffer].name)
+        order = orders.get(node.buffer, tuple(range(len(node.subscripts))))
+        return replace(node, buffer=spaces[node.buffer].name, subscripts=tuple(node.subscripts[d] for d in order))
     return node
 
 
@@ -134,6 +160,7 @@ def to_lay(problem: Problem) -> frozenset[str]:
     large = [product for product in found if product is not None and is_large(problem, product)]
     if SM_90A.has(problem.target):
         names = {name for product in large for name in product.arrays if not are_units(problem, name)}
+        names |= {name for product in large for name in product.turned}
     else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
         factors = (factor for product in large for factor in product.factors)
         names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}

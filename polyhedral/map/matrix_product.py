@@ -1,17 +1,19 @@
 """Products of matrices as tensor cores and the copy engine take them: what of a contraction is one, and how it lies.
 
     par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      A and B of 16 bits, C too or of f32, sums in f32
+                                                                  of f32 under `#tf32`; of i8 or u8, sums in i32
 
     rows      i, the side that is no run of C; of A, whose k is contiguous
     columns   j, along which C is contiguous; of B, whose k is not
     others    all other indices of the band: each value of them is a product of its own
 
 Every subscript of a factor is the index of its side, what is summed, or something of neither; so a tile is a box of a
-tensor map, whose rows are 16 bytes apart or a multiple of that. A box ends where its array does: so what is summed is
-all of an array's dimension or whole steps of it, and rows and columns are all of the result's.
+tensor map, whose rows are 16 bytes apart or a multiple of that; factors of other than 16 bits lie along k. A box ends
+where its array does: so what is summed is all of an array's dimension or whole steps of it, and rows and columns are
+all of the result's.
 
-Of several loops that are summed one goes in steps of 64, the others are places of a *window*, each with steps of its
-own. Then rows may be several indices, which the window moves over an array: boxes of all of them (`row_boxes.py`).
+Of several loops that are summed one goes in steps of 128 bytes, the others are places of a *window*, each with steps of
+its own. Then rows may be several indices, which the window moves over an array: boxes of all of them (`row_boxes.py`).
 """
 
 from collections.abc import Mapping
@@ -22,27 +24,27 @@ from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par,
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
 from texpr.grammar.index.interval import Ranges, least, most
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import BF16, F16, F32, DType
+from texpr.grammar.types import BF16, F16, F32, I32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.beside import sums_beside
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
+from texpr.polyhedral.map.multiplied import are_multiplied, most_summed
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.row_boxes import RowBoxes, best_sizes, is_windowed
 from texpr.polyhedral.map.side import Side
 from texpr.polyhedral.map.triangle import Boxed, is_whole, meets
 from texpr.polyhedral.map.vectors import Element
-from texpr.polyhedral.mapped.atoms import SM_80, SM_90A
+from texpr.polyhedral.mapped.atoms import SM_80, SM_90A, lies_along_k
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.walk import subscript_names
 
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
-DEPTH = 64  # products of a step
-RESULTS = (F32, F16, BF16)  # of what boxes write
-MOST_SUMMED = 1 << 17  # products of 16-bit values that an f32 sum has without a wider one
+STEP_BYTES = 128  # of each row of a factor in a step
+RESULTS = {F32: (F32, F16, BF16), I32: (I32, F32, F16, BF16)}  # of what boxes write, by the type of the sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,22 @@ class MatrixProduct:
         return self.rows.factor.dtype
 
     @property
+    def depth(self) -> int:
+        """Products of a step."""
+        return STEP_BYTES // self.dtype.size_bytes
+
+    @property
+    def most(self) -> int:
+        """How many products a sum may have."""
+        return most_summed(self.dtype)
+
+    @property
+    def turned(self) -> tuple[str, ...]:
+        """The factors that lie along their side, where tensor cores take them along what is summed."""
+        factors = (self.rows, self.columns, *self.beside)
+        return tuple(f.buffer for f in factors if lies_along_k(self.dtype) and not f.k_contiguous)
+
+    @property
     def summed(self) -> str:
         """The index of the sum that goes in steps."""
         return self.rows.summed
@@ -156,7 +174,7 @@ class MatrixProduct:
     @property
     def steps(self) -> IndexExpr:
         """Those of a sum."""
-        return multiply(const(self.places), ceildiv(self.extents[2], DEPTH))
+        return multiply(const(self.places), ceildiv(self.extents[2], self.depth))
 
     def sizes(self, problem: Problem) -> tuple[int, int, int]:
         """Rows, columns and products of a sum at the representative sizes."""
@@ -181,14 +199,16 @@ def matrix_product(problem: Problem, region: Region, across: str | None = None) 
     """The product of matrices that a region is, for tensor cores of its target; None where it is none. Its rows are the
     side of the index `across`, or where there is none the one for which tiles of the result are boxes."""
     found = product_of_any_rows(problem, region, across=across)
-    return found if found is not None and all(are_units(problem, name) for name in found.arrays) else None
+    if found is None or found.turned or not all(are_units(problem, name) for name in found.arrays):
+        return None
+    return found
 
 
 def product_of_any_rows(
     problem: Problem, region: Region, *, boxes: bool = True, across: str | None = None
 ) -> MatrixProduct | None:
-    """The same where rows begin anywhere in memory. Its tiles are `boxes` of tensor maps, or threads bring them, on any
-    target with tensor cores, and know where it ends."""
+    """The same where rows begin anywhere in memory, and factors lie along either of their dimensions. Its tiles are
+    `boxes` of tensor maps, or threads bring them, on any target with tensor cores, and know where it ends."""
     if not (SM_90A if boxes else SM_80).has(problem.target) or region.saved or region.host:
         return None
     direct: MatrixProduct | None = None
@@ -222,7 +242,7 @@ def _product(
     problem: Problem, ones: tuple[Contraction, ...], body: tuple[Stmt, ...], *, boxes: bool, across: str | None
 ) -> MatrixProduct | None:
     one = ones[0]
-    if any(own.dtype != F32 or own.extent != one.extent for own in ones):
+    if any(own.dtype != one.dtype or own.extent != one.extent for own in ones):
         return None
     if one.nest.domain is not None and (len(ones) > 1 or len(one.reduction.loops) > 1 or not _is_told(one.nest)):
         return None
@@ -232,11 +252,11 @@ def _product(
         return None
     extents = (*(par.extent for par in one.nest.pars), *(loop.extent for loop in one.reduction.loops))
     longest = most(one.extent, size_ranges(problem.kernel))
-    if not all(is_some(problem, extent) for extent in extents) or longest is None or longest > MOST_SUMMED:
+    if not all(is_some(problem, extent) for extent in extents) or longest is None:
         return None
     around = epilogue(problem, ones, body)
     (first, second), *others = [_factors(problem, own, boxes=boxes) for own in ones]
-    if around is None or first is None or second is None:
+    if around is None or first is None or second is None or longest > most_summed(one.first.dtype):
         return None
     direct: list[MatrixProduct] = []
     for output in around.outputs:
@@ -283,7 +303,7 @@ def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: Matr
     """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
     loops = (*rows.factor.side.loops, *columns.factor.side.loops)
     sides = tuple(loop.index for loop in loops)
-    if output.dtype not in RESULTS or not _is_boxed(problem, output.element, sides, boxes=boxes):
+    if output.dtype not in RESULTS[rows.one.dtype] or not _is_boxed(problem, output.element, sides, boxes=boxes):
         return False
     whole = not boxes or all(_ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
     return whole and output.element[1][-1] == IndexVar(name=columns.index)
@@ -303,14 +323,15 @@ def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[Matrix
 def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
     summed, extent = deep.index, deep.extent
-    if {one.first.dtype, one.second.dtype} not in ({F16}, {BF16}):
+    if one.first.dtype != one.second.dtype or not are_multiplied(problem, one, boxes=boxes):
         return None
     if factor.side.joins:
         if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):
             return None
     elif factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
-    whole = not boxes or linear(extent).is_multiple(DEPTH, problem.divisors)
+    step = STEP_BYTES // factor.dtype.size_bytes
+    whole = not boxes or linear(extent).is_multiple(step, problem.divisors)
     if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
     return MatrixFactor(

@@ -48,12 +48,11 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, matrix_product
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_split import Meeting
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
@@ -154,15 +153,19 @@ class _Piped:
 
     def _atom(self, columns: MatrixFactor) -> Atom:
         a, b = (
-            SharedOperand(swizzle_bytes=_swizzle_bytes(factor, side), k_contiguous=factor.k_contiguous)
+            SharedOperand(swizzle_bytes=self._swizzle_bytes(factor, side), k_contiguous=factor.k_contiguous)
             for factor, side in ((self.product.rows, self.rows), (columns, self.columns))
         )
         return wgmma(self.product.dtype, self.columns, b, a)
 
+    def _swizzle_bytes(self, factor: MatrixFactor, side: int) -> int:
+        """Of a factor's tile: its rows have all of a step's k, or a panel of its side."""
+        return (self.product.depth if factor.k_contiguous else panel_of(side)) * factor.factor.dtype.size_bytes
+
     def _tile(self, factor: MatrixFactor, side: int) -> str:
-        panel = panel_of(side)
-        shape = (side, DEPTH) if factor.k_contiguous else (side // panel, DEPTH, panel)
-        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, _swizzle_bytes(factor, side)))
+        panel, depth = panel_of(side), self.product.depth
+        shape = (side, depth) if factor.k_contiguous else (side // panel, depth, panel)
+        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, self._swizzle_bytes(factor, side)))
         return self.draft.local(
             f"{factor.buffer}_tile", factor.factor.dtype, Memory.SHARED, layout, "tiles that tensor cores read",
             align=ALIGN_BYTES, span=self.span,
@@ -170,8 +173,8 @@ class _Piped:
 
     def _sums(self) -> str:
         layout = wgmma_sums(GROUP_ROWS * self.blocks, self.columns)
-        reason = "the sums of a warpgroup"
-        return self.draft.local(f"{self.product.result[0]}_sums", F32, Memory.REG, layout, reason, span=self.span)
+        wanted, dtype, reason = f"{self.product.result[0]}_sums", self.product.one.dtype, "the sums of a warpgroup"
+        return self.draft.local(wanted, dtype, Memory.REG, layout, reason, span=self.span)
 
     # ---- the launch ----
 
@@ -246,7 +249,7 @@ class _Piped:
             consumers=(End(part=MULTIPLY, ranks=ranks),),
             commits=1,
             releases=self.ranks * (1 if self.choice.alternate else self.groups) * GROUP_WARPS,
-            bytes=(self.rows + len(self.b) * self.columns) * DEPTH * size,
+            bytes=(self.rows + len(self.b) * self.columns) * self.product.depth * size,
         )
 
     # ---- the tiles of a block ----
@@ -332,6 +335,7 @@ class _Piped:
     def _product(self, again: Condition, columns: MatrixFactor, tile: str, sums: str) -> Contract:
         at = self.at
         m, n, depth, group = (var(name) for name in (at.m, at.n, at.depth, at.group))
+        rows, step = const(GROUP_ROWS * self.blocks), const(self.product.depth)
         first = ZERO if self.choice.alternate else multiply(const(GROUP_ROWS), group)
         a: tuple[IndexExpr, ...] = (add(first, m), depth)
         b: tuple[IndexExpr, ...] = (n, depth)
@@ -349,16 +353,11 @@ class _Piped:
             c=view(self.draft, sums, m, n),
             a=view(self.draft, self.a, *a),
             b=view(self.draft, tile, *b),
-            over=((at.m, const(GROUP_ROWS * self.blocks)), (at.n, const(self.columns)), (at.depth, const(DEPTH))),
+            over=((at.m, rows), (at.n, const(self.columns)), (at.depth, step)),
             atom=self._atom(columns),
             accumulate=again,
             span=self.span,
         )
-
-
-def _swizzle_bytes(factor: MatrixFactor, side: int) -> int:
-    """Of a factor's tile: its rows have all of a step's k, or a panel of its side."""
-    return (DEPTH if factor.k_contiguous else panel_of(side)) * factor.factor.dtype.size_bytes
 
 
 def _digit(name: str, place: Place, radix: int, stride: int = 1) -> Digit:

@@ -6,9 +6,10 @@ from math import prod
 
 from texpr.grammar.index.expr import ceildiv, constant_value, multiply
 from texpr.grammar.types import F32
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixProduct, matrix_product
+from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.way_back import EIGHT, PANEL, row_bytes
+from texpr.polyhedral.mapped.atoms import has_columns
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
 MOST_GROUPS, MOST_BOXES = 2, 4  # warpgroups that multiply, with all registers of a multiprocessor; of boxes
@@ -24,7 +25,7 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     """What does not fit, None where all does; where locals may lie, others say."""
     product = matrix_product(problem, region, choice.across) or matrix_product(problem, region)
     if product is None:
-        return "no product of matrices of 16 bits, in rows of multiples of 16 bytes, for tensor cores of sm_90a"
+        return "no product of matrices that tensor cores of sm_90a take, in rows of multiples of 16 bytes"
     return next(_faults(problem, product, choice), None)
 
 
@@ -35,7 +36,7 @@ def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
     back = GROUP_ROWS * choice.groups * choice.slots * row
     parts = rows * columns * product.sums * F32.size_bytes + WORD_BYTES if choice.split > 1 else 0
     brought = rows + columns * product.sums
-    return choice.stages * (brought * DEPTH * product.dtype.size_bytes + WORD_BYTES) + back + parts
+    return choice.stages * (brought * STEP_BYTES + WORD_BYTES) + back + parts
 
 
 def most_groups(product: MatrixProduct, columns: int) -> int:
@@ -74,6 +75,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     most = MOST_HELD // product.sums
     if choice.blocks * columns > most:
         yield f"`tile`: {choice.blocks * columns} columns of sums by each warpgroup, which holds {most}"
+    if product.dtype.is_integer and not has_columns(product.dtype, columns):
+        yield f"`tile`: no instruction multiplies {product.dtype} in {columns} columns"
     if choice.split > 1:
         yield from _split_faults(product, choice)
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
@@ -94,6 +97,9 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
 def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
     """Why blocks of a cluster do not share what is summed."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    if product.one.dtype != F32:
+        yield f"`split`: blocks share sums of f32, not of {product.one.dtype}"
+        return
     if choice.split not in SPLITS or choice.cluster > 1 or choice.alternate or choice.box or product.domain:
         yield f"`split`: {', '.join(map(str, SPLITS[1:]))} blocks of a cluster that share nothing else"
         return
@@ -107,4 +113,4 @@ def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
     if known is None or choice.persistent != known * choice.split:
         yield "`split`: a cluster for each tile, of which the sizes say how many there are"
     if steps is None or steps < choice.split:
-        yield f"`split`: each block has {DEPTH} products of a sum at least"
+        yield f"`split`: each block has {product.depth} products of a sum at least"

@@ -21,12 +21,12 @@ from texpr.polyhedral.map.choose_cases import CallCase
 from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.laid import with_rows
 from texpr.polyhedral.map.matrix_product import (
-    MOST_SUMMED,
     UNIT_BYTES,
     matrix_product,
     product_of,
     row_strides,
 )
+from texpr.polyhedral.map.multiplied import LEAST_SUMMED
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.atoms import SM_90A
 from texpr.polyhedral.mapped.candidate import address_of
@@ -39,7 +39,7 @@ LARGE, SMALL = 4096, 1024  # what free sizes are taken to be in the two cases
 def bounded_sizes(problem: Problem) -> tuple[Condition, ...]:
     """What products of matrices ask of free sizes at most; none where all are bound."""
     sizes = [SizeVar(name=size.name) for size in problem.kernel.sizes]
-    return (*map(_at_least_one, sizes), *(_at_most(size, MOST_SUMMED) for size in sizes))
+    return (*map(_at_least_one, sizes), *(_at_most(size, LEAST_SUMMED) for size in sizes))
 
 
 def product_cases(problem: Problem, bounded: Problem, hinted: Collection[str]) -> Iterator[CallCase]:
@@ -59,14 +59,15 @@ def product_cases(problem: Problem, bounded: Problem, hinted: Collection[str]) -
     base: list[Condition] = [
         Compare(op=CompareOp.GE, left=SizeVar(name=name), right=const(1)) for name in sorted({*sides, *depths})
     ]
-    base += [_at_most(SizeVar(name=name), MOST_SUMMED) for name in sorted(depths)]
+    longest = min(product.most for product in found)
+    base += [_at_most(SizeVar(name=name), longest) for name in sorted(depths)]
     arrays = sorted({name for product in found for name in product.arrays})
     units = [
         *(_at_most(SizeVar(name=name), MOST_SIDE) for name in sorted(sides - depths)),
         *(_is_multiple(size, by) for size, by in sorted({*_units(problem, arrays)})),
         *(_is_zero(_address(name)) for name in arrays if problem.kernel.buffer(name).align % UNIT_BYTES),
     ]
-    if all(map(partial(_may_be_units, problem), arrays)):
+    if all(map(partial(_may_be_units, problem), arrays)) and not any(product.turned for product in found):
         area = multiply(*found[0].extents[:2])
         if len(found) == 1 and names(area) and at:
             many = Compare(op=CompareOp.GE, left=area, right=const(MANY))

@@ -9,13 +9,14 @@ for chunk < 4                                       64 columns each
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Subscript
-from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply
+from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply, subtract
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
+from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
@@ -26,7 +27,7 @@ from texpr.polyhedral.map.pairs import EIGHTH, PAIR, Pairs
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.triangle import is_whole
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import store_rows
+from texpr.polyhedral.mapped.atoms import store_rows, wgmma_sums
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
@@ -102,7 +103,10 @@ class WayBack:
         self.beyond = [*rows.beyond(choice.cluster, draft.problem.divisors), *([domain] if domain is not None else [])]
         width, known = product.columns.factor.side.extent, draft.problem.divisors
         self.ragged = not linear(width).is_multiple(choice.tile[choice.along], known)
-        self.pairs = Pairs(draft, product, columns, room - self.blocks * columns * len(sums) // 2)
+        becomes = product.boxed and domain is None and not product.epilogue.plain
+        self.kept = self._kept() if becomes and product.one.dtype != F32 else None
+        held = self.blocks * columns * len(sums) + (self.panel if self.kept is not None else 0)
+        self.pairs = Pairs(draft, product, columns, room - held // 2)
         self.ahead = self._ahead(columns)
         by_threads, boxes = tuple[Node, ...](), tuple[Node, ...]()
         if domain is not None or not product.boxed or not product.epilogue.plain:
@@ -143,6 +147,18 @@ class WayBack:
 
     # ---- in registers ----
 
+    def _kept(self) -> str:
+        """What a chunk of the sums becomes, in registers of its own, as it is of another type."""
+        dtype = self.product.result_dtype if self.product.result_dtype.is_integer else F32
+        layout, reason = wgmma_sums(GROUP_ROWS, self.panel), "what a chunk of sums becomes"
+        return self.draft.local(f"{self.product.result[0]}_kept", dtype, Memory.REG, layout, reason, span=self.span)
+
+    def _place(self) -> View:
+        """Where an element of a thread is there."""
+        assert self.kept is not None, "sums of another type"
+        row = add(multiply(const(WARP_ROWS), var(self.at.warp)), self.x)
+        return view(self.draft, self.kept, row, subtract(add(self.y, var(self.one)), self.column))
+
     def _finish(self, kept: Output | None) -> Finish:
         """The epilogue of the element of a thread whose place in its part of a chunk these indices tell."""
         at, fresh = self.at, self.draft.names.fresh
@@ -153,7 +169,8 @@ class WayBack:
         of = tuple(view(self.draft, sums, row, add(self.y, one)) for sums in self.all)
         eighth = add(multiply(const(self.panel // EIGHTH), var(at.chunk)), var(self.eight))
         near = {element: self.pairs.view(element, eighth, one) for element in self.pairs.elements}
-        found = Finish(self.draft, self.product.epilogue, kept, of, near)
+        place = self._place() if self.kept is not None else None
+        found = Finish(self.draft, self.product.epilogue, kept, of, near, place)
         products = [factor.id for factor in self.product.factors]
         for source, sink, sums in zip(self.made, found.first, self.all, strict=True):
             if source in products:
@@ -178,10 +195,12 @@ class WayBack:
         columns = (Compare(op=CompareOp.LT, left=column, right=extent),) if self.ragged else ()
         return conjunction([*rows, *columns]) if rows or columns else None
 
-    def _where(self, condition: Condition | None, body: tuple[Node, ...]) -> tuple[Node, ...]:
+    def _where(
+        self, condition: Condition | None, body: tuple[Node, ...], orelse: tuple[Node, ...] = ()
+    ) -> tuple[Node, ...]:
         if condition is None or not body:
             return body
-        return (Guard(condition=condition, body=body, padding=True, span=self.span),)
+        return (Guard(condition=condition, body=body, orelse=orelse, padding=True, span=self.span),)
 
     def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, self.x)
@@ -193,7 +212,9 @@ class WayBack:
         if self.pairs.elements:
             pair = self.draft.names.fresh("pair")
             ones = Loop(index=self.one, extent=const(PAIR), body=(column, *finish.body), unroll=True, span=self.span)
-            body = self._where(self._inside(self.beyond, var(pair)), (*self.pairs.of_row(var(pair)), ones))
+            none = finish.nothing
+            nothing = (replace(ones, body=none),) if none else ()
+            body = self._where(self._inside(self.beyond, var(pair)), (*self.pairs.of_row(var(pair)), ones), nothing)
             shared = self._where(self._inside((), var(pair)), self.pairs.of_columns(var(pair)))
             before = (Define(index=pair, digits=(), offset=first), *shared)
         else:
@@ -225,9 +246,12 @@ class WayBack:
         of[product.columns.index] = add(add(var(at.column), self.column), y)
         buffer, subscripts = product.result
         over = ((at.x, const(WARP_ROWS)), (at.y, const(self.panel)))
+        source, at_row, at_column = self.sums, add(self.held, x), add(self.column, y)
+        if self.kept is not None:
+            source, at_row, at_column = self.kept, add(multiply(const(WARP_ROWS), var(at.warp)), x), y
         unload = Unload(
             id=lay,
-            source=view(draft, self.sums, add(self.held, x), add(self.column, y)),
+            source=view(draft, source, at_row, at_column),
             target=view(draft, rows, *slot, x, y),
             over=over,
             atom=store_rows(product.result_dtype),
@@ -243,11 +267,15 @@ class WayBack:
             span=self.span,
         )
         if finish is not None:
-            self._order(finish.last, lay, self.sums, Hazard.FLOW)
+            self._order(finish.last, lay, source, Hazard.FLOW)
+            for loop in (at.block, at.chunk, at.turn) if self.kept is not None else ():
+                if loop != at.block or self.blocks > 1:
+                    self._order(lay, finish.last, source, Hazard.ANTI, loop)
             for reader, name in finish.reads:
                 if name == buffer:
                     self._order(reader, send, name, Hazard.ANTI)
-        self._order(self.made[0], lay, self.sums, Hazard.FLOW)
+        if self.kept is None:
+            self._order(self.made[0], lay, self.sums, Hazard.FLOW)
         self._order(lay, send, rows, Hazard.FLOW)
         for loop, apart in ((at.block, self.slots), (at.chunk, -(-self.slots // self.blocks))):
             if self.blocks > apart or loop == at.chunk:

@@ -13,7 +13,7 @@ from texpr.grammar.ast import IndexExpr, IndexOp
 from texpr.grammar.index.expr import ZERO, add, combine, const, multiply
 from texpr.grammar.source import Span
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.matrix_product import DEPTH, MatrixFactor, MatrixProduct, in_terms
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
 from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.way_back import PANEL, Names, order, panel_of, var, view
@@ -83,7 +83,7 @@ class WayIn:
             nodes += defines
             found = {index: add(first, behind[index]) for index, first in corner.first.items()}
             place = (add(const(GROUP_ROWS * group), row), var(self.at.y))
-            over_all = (*over, (self.at.y, const(DEPTH)))
+            over_all = (*over, (self.at.y, const(self.product.depth)))
             copies.append(self._made(factor, tile, over_all, place, found, var(self.at.y), own=True))
         return tuple(nodes), tuple(copies)
 
@@ -99,10 +99,11 @@ class WayIn:
         panels = self.columns // width
         if panels % self.ranks == 0:
             mine = [add(multiply(const(panels // self.ranks), rank), const(p)) for p in range(panels // self.ranks)]
-            deep, begin = DEPTH, ZERO
+            deep, begin = self.product.depth, ZERO
         else:
             mine = [const(p) for p in range(panels)]
-            deep, begin = DEPTH // self.ranks, multiply(const(DEPTH // self.ranks), rank)
+            deep = self.product.depth // self.ranks
+            begin = multiply(const(deep), rank)
         return tuple(
             self._copy(factor, tile, add(first, multiply(const(width), p)), width, (p,), begin, own=own, depth=deep)
             for p in mine
@@ -118,17 +119,18 @@ class WayIn:
         begin: IndexExpr = ZERO,
         *,
         own: bool,
-        depth: int = DEPTH,
+        depth: int | None = None,
     ) -> Copy:
         """`count` of a factor's side from `first` on, at `begin` of its tile, by all of a step's k; or in a `panel`, by
         so many of these from `begin` on."""
+        step = self.product.depth
         side, deep = var(self.at.x), add(begin, var(self.at.y)) if panel else var(self.at.y)
         over: Box
         place: tuple[IndexExpr, ...]
         if panel:
-            over, place = ((self.at.y, const(depth)), (self.at.x, const(count))), (*panel, deep, side)
+            over, place = ((self.at.y, const(depth or step)), (self.at.x, const(count))), (*panel, deep, side)
         else:
-            over, place = ((self.at.x, const(count)), (self.at.y, const(DEPTH))), (add(begin, side), deep)
+            over, place = ((self.at.x, const(count)), (self.at.y, const(step))), (add(begin, side), deep)
         return self._made(factor, tile, over, place, {factor.index: add(first, side)}, deep, own=own)
 
     def _made(
@@ -142,7 +144,7 @@ class WayIn:
         *,
         own: bool,
     ) -> Copy:
-        of = {**side, factor.summed: add(multiply(const(DEPTH), self.deep), deep)}
+        of = {**side, factor.summed: add(multiply(const(self.product.depth), self.deep), deep)}
         id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
         for reader in self.factors if factor is self.product.rows else (factor,):

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import const
-from texpr.grammar.types import F16, F32, DType
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, DType
 from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled, transposed
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 from texpr.polyhedral.mapped.access import Completion
@@ -200,8 +200,20 @@ def _matrices(dtype: DType, count: int, transposed: bool) -> tuple[Operand, Oper
 
 # ---- a warpgroup -------------------------------------------------------------------------------------------------
 
-WGMMA_ROWS, WGMMA_DEPTH = 64, 16
+WGMMA_ROWS, WGMMA_BYTES = 64, 32  # rows of a, and bytes of each row, of one product
 SWIZZLE_BYTES = (16, 32, 64, 128)
+FACTORS = {BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
+"""What the instructions call the types of factors."""
+
+
+def sums_of(dtype: DType) -> DType:
+    """The type of sums of products of a type."""
+    return I32 if dtype.is_integer else F32
+
+
+def lies_along_k(dtype: DType) -> bool:
+    """Whether factors of a type are contiguous along what is summed, and no other way."""
+    return dtype.bits != 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,20 +238,26 @@ def wgmma_tile(rows: int, columns: int, *, swizzle_bytes: int, element_bytes: in
     return Layout(shape=(const(rows), const(columns)), terms=terms)
 
 
+def has_columns(dtype: DType, columns: int) -> bool:
+    """Whether a `wgmma` of factors of a type has so many columns."""
+    return columns in range(8, 257, 8) and (not dtype.is_integer or columns in (8, 24) or columns % 16 == 0)
+
+
 def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None = None) -> Atom:
-    """c[64, columns] += a[64, 16] * b[16, columns] on tensor cores, over when its group is waited for. `a` None: from
-    registers. The tiles in shared memory are parts of larger ones of the same swizzle."""
-    if columns not in range(8, 257, 8) or dtype.bits != 16 or not dtype.is_float:
+    """c[64, columns] += a[64, k] * b[k, columns] on tensor cores, 32 bytes of k, over when its group is waited for. `a`
+    None: from registers. The tiles in shared memory are parts of larger ones of the same swizzle."""
+    if dtype not in FACTORS or not has_columns(dtype, columns):
         raise InternalError(f"no wgmma of {dtype} has {columns} columns")
-    held_a = _held(dtype, fragment("wgmma", "a"))
+    if lies_along_k(dtype) and not (a is not None and a.k_contiguous and b.k_contiguous):
+        raise InternalError(f"wgmma takes {dtype} from shared memory, along k")
     atom = _atom(
-        f"wgmma.m64n{columns}k16 {dtype}",
+        f"wgmma.m64n{columns}k{WGMMA_BYTES // dtype.size_bytes} {FACTORS[dtype]}",
         Team.WARPGROUP,
         SM_90A,
         ("wgmma", "wgmma"),
-        a=held_a if a is None else _shared(dtype, WGMMA_ROWS, a),
+        a=_held(dtype, fragment("wgmma", "a")) if a is None else _shared(dtype, WGMMA_ROWS, a),
         b=_shared(dtype, columns, b),
-        c=_held(F32, wgmma_sums(WGMMA_ROWS, columns)),
+        c=_held(sums_of(dtype), wgmma_sums(WGMMA_ROWS, columns)),
     )
     return replace(atom, completion=Completion.WGMMA)
 
@@ -292,8 +310,8 @@ def _blocks(rows: int, columns: int) -> Layout:
 def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:
     if operand.swizzle_bytes not in SWIZZLE_BYTES:
         raise InternalError(f"no swizzle is of {operand.swizzle_bytes} bytes")
-    panel = operand.swizzle_bytes // (dtype.bits // 8)
-    shape = (outer, WGMMA_DEPTH) if operand.k_contiguous else (WGMMA_DEPTH, outer)
+    panel, depth = operand.swizzle_bytes // dtype.size_bytes, WGMMA_BYTES // dtype.size_bytes
+    shape = (outer, depth) if operand.k_contiguous else (depth, outer)
     rows, columns = shape[0], -(-shape[1] // panel) * panel
-    layout = wgmma_tile(rows, columns, swizzle_bytes=operand.swizzle_bytes)
+    layout = wgmma_tile(rows, columns, swizzle_bytes=operand.swizzle_bytes, element_bytes=dtype.size_bytes)
     return Operand(memory=Memory.SHARED, dtype=dtype, layout=layout, alignment_bytes=8 * operand.swizzle_bytes)

@@ -314,7 +314,7 @@ class Contract:
     @property
     def leaf(self) -> Accumulate:
         """The statement for one value of the indices, where it accumulates."""
-        wide = tuple(Cast(operand=v.read(self.span), dtype=self.c.dtype) for v in (self.a, self.b))
+        wide = tuple(_bound(self.id, self.c, view, self.span).value for view in (self.a, self.b))
         return Accumulate(
             id=self.id,
             op=AccOp.ADD,
@@ -332,7 +332,7 @@ class Contract:
     @property
     def start(self) -> Generic:
         """What is there before where it does not accumulate."""
-        c, zero = self.c, Const(value=0.0, dtype=self.c.dtype)
+        c, zero = self.c, Const(value=0.0 if self.c.dtype.is_float else 0, dtype=self.c.dtype)
         leaf = Bind(id=self.id, buffer=c.buffer, subscripts=c.subscripts, value=zero, span=self.span)
         return Generic(id=self.id, leaf=leaf, digits=self.digits, unused=self.unused)
 

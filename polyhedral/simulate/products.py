@@ -11,12 +11,14 @@ import numpy as np
 
 from texpr.grammar import numerics
 from texpr.grammar.index.value import condition_value
-from texpr.grammar.types import F32
+from texpr.grammar.types import F32, I64, DType
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure
 from texpr.polyhedral.simulate.operands import Elements, Operands, warps
+
+TF32_BITS = np.uint32(0xFFFFE000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class Share:
 
     def take(self, evaluator: Evaluator, agents: Callable[[Elements], Array]) -> Array:
         """The sums."""
-        node = self.node
+        node, wide = self.node, I64 if self.node.c.dtype.is_integer else F32
         left, right = (
-            numerics.cast(evaluator.fetch(view.buffer, found.place, agents(found)), view.dtype, F32)
+            _cut(numerics.cast(evaluator.fetch(view.buffer, found.place, agents(found)), view.dtype, wide), view.dtype)
             for view, found in ((node.a, self.a), (node.b, self.b))
         )
         with np.errstate(all="ignore"):
@@ -45,11 +47,16 @@ class Share:
             total = tile[self.row, self.column]
             if self.accumulate:
                 held = evaluator.fetch(node.c.buffer, self.c.place, agents(self.c))
-                total = total + numerics.cast(held, node.c.dtype, F32)
-        return numerics.cast(total, F32, node.c.dtype)
+                total = total + numerics.cast(held, node.c.dtype, wide)
+        return numerics.cast(total, wide, node.c.dtype)
 
     def put(self, evaluator: Evaluator, agents: Callable[[Elements], Array], sums: Array) -> None:
         evaluator.put(self.node.c.buffer, self.c.place, sums, agents(self.c))
+
+
+def _cut(values: Array, dtype: DType) -> Array:
+    """Factors as tensor cores take them: of f32 the 10 bits of tf32's fraction."""
+    return (values.view(np.uint32) & TF32_BITS).view(np.float32) if dtype == F32 else values
 
 
 @dataclass(slots=True)

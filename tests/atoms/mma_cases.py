@@ -5,14 +5,20 @@ import ml_dtypes
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
-from texpr.grammar.types import BF16, F16, F32
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped import atoms
 
-TYPES = {"f16": F16, "bf16": BF16, "f32": F32}
-NUMPY = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32)}
-C_ELEMENT = {"f16": "tx::f16", "bf16": "tx::bf16", "f32": "tx::f32"}
+TYPES = {dtype.name: dtype for dtype in (F16, BF16, F32, F8E4M3, F8E5M2, I8, U8, I32)}
+NUMPY = {
+    name: np.dtype(own)
+    for name, own in (
+        ("f16", np.float16), ("bf16", ml_dtypes.bfloat16), ("f32", np.float32), ("f8e4m3", ml_dtypes.float8_e4m3fn),
+        ("f8e5m2", ml_dtypes.float8_e5m2), ("i8", np.int8), ("u8", np.uint8), ("i32", np.int32),
+    )
+}  # fmt: skip
+C_ELEMENT = {name: f"tx::{name}" for name in TYPES}
 
 
 def held(layout, matrix, lanes=32):

@@ -9,23 +9,23 @@ from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma, wgmma_tile
 
-INCLUDES = HEADER + "".join(f'#include "texpr/{name}.cuh"\n' for name in ("pipe", "vector", "wgmma"))
+INCLUDES = HEADER + "".join(f'#include "texpr/{name}.cuh"\n' for name in ("contract", "pipe", "vector", "wgmma"))
 DEPTH = 64  # of k, four instructions
 FEW = (8, 24, 64, 104, 256)  # numbers of columns where not all are tried
 
 
 def image(matrix, swizzle):
-    """The memory of a tile of 16-bit elements, in elements."""
-    layout = wgmma_tile(*matrix.shape, swizzle_bytes=swizzle)
+    """The memory of a tile, in elements."""
+    layout = wgmma_tile(*matrix.shape, swizzle_bytes=swizzle, element_bytes=matrix.dtype.itemsize)
     addresses = every_place(layout)[Unit.ADDRESS]
     found = np.zeros(int(addresses.max()) + 1, matrix.dtype)
     found[addresses] = matrix
     return found
 
 
-def widened(matrix, swizzle):
+def widened(matrix, swizzle, element_bytes=2):
     """With columns of zeros up to whole panels."""
-    panel = swizzle // 2
+    panel = swizzle // element_bytes
     return np.pad(matrix, ((0, 0), (0, -matrix.shape[1] % panel)))
 
 
@@ -87,6 +87,70 @@ def product(symbol, dtype, n, swizzle_a, major_a, swizzle_b, major_b, seed=0):
         arch="sm_90a",
     )
     return case, kernel(symbol, f"const {t}* A, const {t}* B, float* C", body, 128, "")
+
+
+ALONG_K = """  TX_DYN_SMEM(smem);
+  const tx::Global<const {t}> a(A, "A"), b(B, "B");
+  const tx::Global<{c}> c(C, "C");
+  const tx::Shared<{t}> left(smem, {count_a}, "left"), right(smem + {bytes_a}, {count_b}, "right");
+  for (int i = tx::thread(); i < {count_a}; i += 128) left.store(i, a.load(i));
+  for (int i = tx::thread(); i < {count_b}; i += 128) right.store(i, b.load(i));
+  tx::Accumulator<64, {n}, {c}> sums;
+  sums.fill(9);
+  tx::fence_async_shared();
+  tx::sync_block(0);
+  const tx::MatrixTile<{t}, tx::Major::kK, 64, {swizzle_a}> x(left);
+  const tx::MatrixTile<{t}, tx::Major::kK, {n}, {swizzle_b}> y(right);
+  tx::wgmma_fence();
+  tx::contract<{depth}>(sums, x, 0, 0, y, 0, 0, false);
+  tx::wgmma_close();
+  tx::wgmma_wait<0>();
+  tx::settle(sums);
+  for (int i = 0; i < {n} / 2; ++i) c.store({n} / 2 * tx::thread() + i, sums.get(i));"""
+BYTES = 128  # of k
+
+
+def factors(dtype, rng, *shapes):
+    """Matrices whose products of so many terms are exact: of integers all values, of f32 also bits that are cut."""
+    if TYPES[dtype].is_integer:
+        ends = TYPES[dtype].integer_range
+        return [rng.integers(*ends, shape, endpoint=True).astype(NUMPY[dtype]) for shape in shapes]
+    found = [rng.integers(-8, 9, shape).astype(float) for shape in shapes]
+    if dtype == "f32":
+        found = [x * (1 + rng.integers(0, 4, x.shape) * 2.0**-13) for x in found]
+    return [x.astype(NUMPY[dtype]) for x in found]
+
+
+def as_taken(matrix):
+    """What tensor cores multiply of it."""
+    if matrix.dtype == np.float32:
+        matrix = (matrix.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+    return matrix.astype(np.int64 if matrix.dtype.kind in "iu" else float)
+
+
+def along_k(symbol, dtype, n, swizzle_a, swizzle_b):
+    """The same of types that lie along k alone."""
+    rng, size = np.random.default_rng(n), TYPES[dtype].size_bytes
+    depth = BYTES // size
+    a, b = factors(dtype, rng, (64, depth), (n, depth))
+    memories = [image(a, swizzle_a), image(b, swizzle_b)]
+    operands = (SharedOperand(swizzle_bytes=swizzle) for swizzle in (swizzle_b, swizzle_a))
+    sums = wgmma(TYPES[dtype], n, *operands).operands["c"]
+    t, c, bytes_a = C_ELEMENT[dtype], C_ELEMENT[sums.dtype.name], -(-size * len(memories[0]) // 1024) * 1024
+    text = ALONG_K.format(
+        t=t, c=c, n=n, depth=depth, count_a=len(memories[0]), count_b=len(memories[1]), bytes_a=bytes_a,
+        swizzle_a=swizzle_a, swizzle_b=swizzle_b,
+    )  # fmt: skip
+    case = Case(
+        name=f"wgmma {dtype} n{n}, a {swizzle_a}, b {swizzle_b}",
+        symbol=symbol,
+        inputs=tuple(memories),
+        want=(held(sums.layout, as_taken(a) @ as_taken(b).T, 128).astype(NUMPY[sums.dtype.name]),),
+        block=128,
+        shared_bytes=bytes_a + size * len(memories[1]),
+        arch="sm_90a",
+    )
+    return case, kernel(symbol, f"const {t}* A, const {t}* B, {c}* C", text, 128, "")
 
 
 STEPS, STAGES = 5, 2
@@ -165,6 +229,13 @@ def family(full=False):
     for dtype in ("f16", "bf16"):
         for major_b in ("kK", "kOuter"):
             made.append(product(f"registers_{dtype}_{major_b}", dtype, 64, 0, "kK", 128, major_b))
+    for dtype in ("f32", "i8", "u8", "f8e4m3", "f8e5m2"):
+        for n, swizzle_a, swizzle_b in ((256, 128, 128), (8, 64, 128), (96, 32, 16)):
+            made.append(along_k(f"along_k_{dtype}_{n}", dtype, n, swizzle_a, swizzle_b))
+    for n in (*range(8, 257, 8),) if full else ():
+        made.append(along_k(f"along_k_columns_{n}", "f32", n, 128, 128))
+        if n in (8, 24) or n % 16 == 0:
+            made.append(along_k(f"along_k_integers_{n}", "i8", n, 128, 128))
     made.append(pipelined("ring"))
     text = INCLUDES + "".join(text for _, text in made)
     return Family(name="wgmma", cases=[case for case, _ in made], texts={"sm_90a": text})

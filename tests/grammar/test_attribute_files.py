@@ -14,7 +14,7 @@ SOURCES = sorted(p for floor in ("grammar", "polyhedral", "codegen", "runtime") 
 # name is compared.
 OTHER_MEANINGS = frozenset(
     ["grid", "cluster", "block", "warp", "thread", "warpgroup", "vector", "unroll", "align", "strides", "layout"]
-) | {"threads", "unique", "fast", "tile", "cooperative", "stages", "persistent"}
+) | {"threads", "unique", "fast", "tile", "cooperative", "stages", "persistent", "tf32"}
 
 
 def constants(node: ast.AST) -> set[object]:

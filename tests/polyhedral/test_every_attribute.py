@@ -104,6 +104,14 @@ KEPT: dict[str, tuple[Kept, ...]] = {
         Kept(place=Construct.STATEMENT, program=EXPONENTIAL % ("", "#fast"), because="= tx::fast_exp("),
         Kept(place=Construct.KERNEL, program=EXPONENTIAL % ("#fast", ""), because="= tx::fast_exp("),
     ),
+    "#tf32": (
+        Kept(
+            place=Construct.STATEMENT,
+            program=(MATMUL % "").replace("k, j] }", "k, j] } #tf32"),
+            because="contract<32>",
+        ),
+        Kept(place=Construct.KERNEL, program=MATMUL % "#tf32", because="contract<32>"),
+    ),
     "#unique": (
         Kept(place=Construct.STATEMENT, program=SCATTER % ("", "#unique"), because="store_unique"),
         Kept(place=Construct.KERNEL, program=SCATTER % ("#unique", ""), because="store_unique"),
@@ -137,9 +145,9 @@ KEPT: dict[str, tuple[Kept, ...]] = {
     ),
 }  # fmt: skip
 
-UNMAPPED: dict[str, tuple[str, ...]] = {
-    "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
-}  # fmt: skip
+CONTRADICTED: dict[str, tuple[str, ...]] = {
+    "#tf32": ((MADD % ("#tf32", "")).replace("f32[", "f64["), (MADD % ("", "#tf32")).replace("f32[", "f64[")),
+}
 
 OF_HARDWARE_BODIES = ("#ptx(major, minor)", "#sm(80)")
 NEVER = {
@@ -162,6 +170,7 @@ NEVER = {
 }
 IDLE = {
     "#unique": (MADD % ("#unique", ""), MADD % ("", "#unique")),
+    "#tf32": (MADD % ("#tf32", ""), MADD % ("", "#tf32")),
     "#fast": (COPY.replace(") {", ") #fast {"), MADD % ("", "#fast")),
     "#strict": (COPY.replace(") {", ") #strict {"), COPY.replace("= A[i]", "= A[i] #strict")),
     "#tile": (FOLD % "#tile(1)", FOLD % "#tile(64)"),
@@ -231,9 +240,9 @@ def test_an_attribute_that_is_kept_changes_what_is_built(form: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "cpu"])
-@pytest.mark.parametrize("form", UNMAPPED)
-def test_an_attribute_that_is_not_mapped_is_refused_on_every_target(form: str, target: str) -> None:
-    for program in UNMAPPED[form]:
+@pytest.mark.parametrize("form", CONTRADICTED)
+def test_an_attribute_that_contradicts_the_types_is_refused_on_every_target(form: str, target: str) -> None:
+    for program in CONTRADICTED[form]:
         assert refusal(program, target, "map") == {"E0402"}
 
 
@@ -268,22 +277,19 @@ def test_unique_on_an_affine_update_does_not_take_its_atomic_away() -> None:
 
 
 def test_the_cases_cover_every_attribute_at_every_place() -> None:
-    forms = {*KEPT, *UNMAPPED, *OF_HARDWARE_BODIES}
-    assert {name_of(form) for form in forms} == set(ATTRIBUTES)
+    assert {name_of(form) for form in (*KEPT, *OF_HARDWARE_BODIES)} == set(ATTRIBUTES)
     for form in KEPT:
         spec = ATTRIBUTES[name_of(form)]
         same = (case for other, cases in KEPT.items() if name_of(other) == name_of(form) for case in cases)
         assert {case.place for case in same} == set(spec.mapped), form
-        unmapped = set(spec.on) - set(spec.mapped) - {Construct.FULLY}
-        assert not unmapped or name_of(form) in map(name_of, UNMAPPED), form
+        assert not set(spec.on) - set(spec.mapped) - {Construct.FULLY}, form
 
 
-def test_the_table_of_the_language_marks_what_is_not_mapped() -> None:
-    """A star in `docs/language.md` is E0402; forms without a star are kept, or belong to hardware bodies."""
+def test_the_table_of_the_language_has_every_attribute() -> None:
+    """All forms in `docs/language.md` are kept, or belong to hardware bodies."""
     table = LANGUAGE.read_text(encoding="utf-8").split("| attribute | on | meaning |")[1].split("\n\n")[0]
     cells = [line.split("|")[1] for line in table.splitlines()[2:]]
     cells = [re.sub(r"\(and [^)]*\)", "", cell) for cell in cells]
-    shown = [(form, bool(star)) for cell in cells for form, star in re.findall(r"`(#[^`]+)`(\\?)", cell)]
-    assert {form for form, star in shown if star} == set(UNMAPPED)
-    assert {form for form, star in shown if not star} == {*KEPT, *OF_HARDWARE_BODIES}
+    shown = [form for cell in cells for form in re.findall(r"`(#[^`]+)`", cell)]
+    assert set(shown) == {*KEPT, *OF_HARDWARE_BODIES}
     assert len(shown) == len(set(shown))

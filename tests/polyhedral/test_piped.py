@@ -304,7 +304,7 @@ def test_what_does_not_fit_is_refused(how: Piped, said: str) -> None:
 
 
 def test_no_other_program_takes_such_a_candidate() -> None:
-    with pytest.raises(texpr.TExprError, match="no product of matrices of 16 bits"):
+    with pytest.raises(texpr.TExprError, match="no product of matrices that tensor cores of sm_90a take"):
         mapped(text("nn", "f32"), piped(64, 64))
 
 

@@ -22,34 +22,35 @@ TX_FN auto behind(const MatrixTile<T, Major::kOuter, kRows, kSwizzle>& tile, int
 // are those of the tile as it lies.
 template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB, int kRowsB,
           int kSwizzleB>
-TX_FN void contract(Accumulator<64, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a, int row_a,
-                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b, int column_b,
-                    bool accumulate, Here here = Here::now()) {
-  static_assert(kDepth % 16 == 0, "products are 16 deep");
+TX_FN void contract(Accumulator<64, kColumns, SumOf<T>>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a,
+                    int row_a, int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b,
+                    int column_b, bool accumulate, Here here = Here::now()) {
+  constexpr int kEach = 32 / static_cast<int>(sizeof(T));
+  static_assert(kDepth % kEach == 0, "products are 32 bytes deep");
   TX_UNROLL
-  for (int k = 0; k < kDepth; k += 16) {
+  for (int k = 0; k < kDepth; k += kEach) {
     wgmma(c, behind(a, row_a, column_a, k), behind(b, row_b, column_b, k), k > 0 || accumulate, here);
   }
 }
 
 // Sums of several times 64 rows of a warpgroup, one block below the other.
-template <int kRows, int kColumns>
+template <int kRows, int kColumns, class C = f32>
 struct RowBlocks {
   static_assert(kRows % 64 == 0, "blocks have 64 rows");
-  Accumulator<64, kColumns> block[kRows / 64];
+  Accumulator<64, kColumns, C> block[kRows / 64];
 
-  TX_FN f32& operator()(int i, Here here = Here::now()) { return block[i / (kColumns / 2)](i % (kColumns / 2), here); }
+  TX_FN C& operator()(int i, Here here = Here::now()) { return block[i / (kColumns / 2)](i % (kColumns / 2), here); }
 };
-template <int kRows, int kColumns>
-TX_FN void settle(RowBlocks<kRows, kColumns>& c, Here here = Here::now()) {
+template <int kRows, int kColumns, class C>
+TX_FN void settle(RowBlocks<kRows, kColumns, C>& c, Here here = Here::now()) {
   TX_UNROLL
   for (int i = 0; i < kRows / 64; ++i) settle(c.block[i], here);
 }
 template <int kDepth, class T, int kRows, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB,
           int kRowsB, int kSwizzleB>
-TX_FN void contract(RowBlocks<kRows, kColumns>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a, int row_a,
-                    int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b, int column_b,
-                    bool accumulate, Here here = Here::now()) {
+TX_FN void contract(RowBlocks<kRows, kColumns, SumOf<T>>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a,
+                    int row_a, int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b,
+                    int column_b, bool accumulate, Here here = Here::now()) {
   TX_UNROLL
   for (int i = 0; i < kRows / 64; ++i) {
     const int below = kMajorA == Major::kK ? 64 * i : 0, beside = kMajorA == Major::kK ? 0 : 64 * i;
@@ -78,17 +79,17 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
   }
 }
 
-// The same of f32, two neighbours at a time, as no instruction moves matrices of it.
-template <int kColumns, int kWidth>
-TX_FN void store_pairs(const Shared<f32>& tile, int first, const Accumulator<64, kWidth>& c, int column,
+// The same of 32 bits, two neighbours at a time, as no instruction moves matrices of such.
+template <int kColumns, class T, int kWidth>
+TX_FN void store_pairs(const Shared<T>& tile, int first, const Accumulator<64, kWidth, T>& c, int column,
                        Here here = Here::now()) {
-  static_assert(kColumns * sizeof(f32) == 128, "rows of 128 bytes");
+  static_assert(kColumns * sizeof(T) == 128, "rows of 128 bytes");
   TX_UNROLL
   for (int j = 0; j < kColumns / 8; ++j) {
     TX_UNROLL
     for (int half = 0; half < 2; ++half) {
       const int row = lane() / 4 + 8 * half, at = (column / 8 + j) * 4 + 2 * half, place = 2 * (lane() % 4);
-      Vector<f32, 2> pair;
+      Vector<T, 2> pair;
       pair.set(0, c.get(at, here));
       pair.set(1, c.get(at + 1, here));
       store(tile, first + row * kColumns + ((2 * j + place / 4) ^ row % 8) * 4 + place % 4, pair, here);

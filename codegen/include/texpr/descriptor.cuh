@@ -20,7 +20,7 @@ struct MatrixDescriptor {
 // A tile in shared memory as an operand: kMajor kK, tile[m or n][k]; kOuter, tile[k][m or n].
 template <class T, Major kMajor, int kRows, int kSwizzle = 128>
 class MatrixTile {
-  static_assert(same<T, f16> || same<T, bf16>, "operands of products are f16 or bf16");
+  static_assert(sizeof(T) == 2 || kMajor == Major::kK, "operands of 8 or 32 bits are contiguous along k");
   static_assert(kSwizzle == 16 || kSwizzle == 32 || kSwizzle == 64 || kSwizzle == 128, "panels are 16 to 128 bytes");
   static_assert(kRows % 8 == 0, "rows come in eights");
 

@@ -18,6 +18,22 @@ template <>
 struct FragmentWord<f32> {
   using type = f32;
 };
+template <>
+struct FragmentWord<i32> {
+  using type = i32;
+};
+
+// The type of sums of products of such elements.
+template <bool kIntegers>
+struct SumOfKind {
+  using type = f32;
+};
+template <>
+struct SumOfKind<true> {
+  using type = i32;
+};
+template <class T>
+using SumOf = typename SumOfKind<is_integer<T>>::type;
 
 // kCount elements in words of 32 bits, two of 16 bits in one.
 template <class T, int kCount>
@@ -88,7 +104,7 @@ template <int kRows, int kColumns, class T = f32>
 struct Accumulator : Fragment<T, kColumns / 2> {
   static_assert(kRows == 16 || kRows == 64, "a warp holds 16 rows, a warpgroup 64");
   static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256, "8 to 256 columns, in steps of 8");
-  static_assert(same<T, f32> || same<T, f16>, "accumulators are f32 or f16");
+  static_assert(same<T, f32> || same<T, f16> || same<T, i32>, "accumulators are f32, f16 or i32");
 
   // Where element i of a thread lies in the tile; `thread` counts in the warp or warpgroup.
   static TX_FN int row(int i, int thread) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }

@@ -1,6 +1,8 @@
 #line 2 "/texpr/include/texpr/wgmma.cuh"
-// Products of a warpgroup on tensor cores: c += a * b, 64 rows, 8 to 256 columns, 16 deep; a from shared memory or from
-// registers, b from shared memory. Products run on their own after they are started; group.cuh orders them:
+// Products of a warpgroup on tensor cores: c += a * b, 64 rows, 8 to 256 columns, 32 bytes deep; a from shared memory
+// or, of f16 and bf16, from registers, b from shared memory. Elements of f32 are cut to tf32: their last 13 bits count
+// as 0. Elements of 8 and of 32 bits lie along k. Sums are f32, of integers i32, which wrap. Products run on their own
+// after they are started; group.cuh orders them:
 //
 //   fence_async_shared(); sync_block(0);                 what threads stored is seen
 //   wgmma_fence();                                       the registers of c are as they should be
@@ -20,10 +22,16 @@
 namespace tx {
 
 // The accumulators belong to this thread again: after wgmma_wait, before they are read.
-template <int kColumns>
-TX_FN void settle(Accumulator<64, kColumns>& c, Here = Here::now()) {
+template <int kColumns, class C>
+TX_FN void settle(Accumulator<64, kColumns, C>& c, Here = Here::now()) {
   TX_UNROLL
-  for (int i = 0; i < kColumns / 2; ++i) asm volatile("" : "+f"(c.word[i])::"memory");
+  for (int i = 0; i < kColumns / 2; ++i) {
+    if constexpr (same<C, i32>) {
+      asm volatile("" : "+r"(c.word[i])::"memory");
+    } else {
+      asm volatile("" : "+f"(c.word[i])::"memory");
+    }
+  }
 }
 
 // The text of the instruction for each number of columns: the registers of c, then the others by their places.
@@ -62,61 +70,77 @@ struct Wgmma;
 #define TX_C_120 TX_C_116 ", %116, %117, %118, %119"
 #define TX_C_124 TX_C_120 ", %120, %121, %122, %123"
 #define TX_C_128 TX_C_124 ", %124, %125, %126, %127"
-#define TX_D4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
-#define TX_D_4 TX_D4(0)
-#define TX_D_8 TX_D_4, TX_D4(4)
-#define TX_D_12 TX_D_8, TX_D4(8)
-#define TX_D_16 TX_D_12, TX_D4(12)
-#define TX_D_20 TX_D_16, TX_D4(16)
-#define TX_D_24 TX_D_20, TX_D4(20)
-#define TX_D_28 TX_D_24, TX_D4(24)
-#define TX_D_32 TX_D_28, TX_D4(28)
-#define TX_D_36 TX_D_32, TX_D4(32)
-#define TX_D_40 TX_D_36, TX_D4(36)
-#define TX_D_44 TX_D_40, TX_D4(40)
-#define TX_D_48 TX_D_44, TX_D4(44)
-#define TX_D_52 TX_D_48, TX_D4(48)
-#define TX_D_56 TX_D_52, TX_D4(52)
-#define TX_D_60 TX_D_56, TX_D4(56)
-#define TX_D_64 TX_D_60, TX_D4(60)
-#define TX_D_68 TX_D_64, TX_D4(64)
-#define TX_D_72 TX_D_68, TX_D4(68)
-#define TX_D_76 TX_D_72, TX_D4(72)
-#define TX_D_80 TX_D_76, TX_D4(76)
-#define TX_D_84 TX_D_80, TX_D4(80)
-#define TX_D_88 TX_D_84, TX_D4(84)
-#define TX_D_92 TX_D_88, TX_D4(88)
-#define TX_D_96 TX_D_92, TX_D4(92)
-#define TX_D_100 TX_D_96, TX_D4(96)
-#define TX_D_104 TX_D_100, TX_D4(100)
-#define TX_D_108 TX_D_104, TX_D4(104)
-#define TX_D_112 TX_D_108, TX_D4(108)
-#define TX_D_116 TX_D_112, TX_D4(112)
-#define TX_D_120 TX_D_116, TX_D4(116)
-#define TX_D_124 TX_D_120, TX_D4(120)
-#define TX_D_128 TX_D_124, TX_D4(124)
+#define TX_D4(held, i) held(d[i]), held(d[i + 1]), held(d[i + 2]), held(d[i + 3])
+#define TX_D_4(held) TX_D4(held, 0)
+#define TX_D_8(held) TX_D_4(held), TX_D4(held, 4)
+#define TX_D_12(held) TX_D_8(held), TX_D4(held, 8)
+#define TX_D_16(held) TX_D_12(held), TX_D4(held, 12)
+#define TX_D_20(held) TX_D_16(held), TX_D4(held, 16)
+#define TX_D_24(held) TX_D_20(held), TX_D4(held, 20)
+#define TX_D_28(held) TX_D_24(held), TX_D4(held, 24)
+#define TX_D_32(held) TX_D_28(held), TX_D4(held, 28)
+#define TX_D_36(held) TX_D_32(held), TX_D4(held, 32)
+#define TX_D_40(held) TX_D_36(held), TX_D4(held, 36)
+#define TX_D_44(held) TX_D_40(held), TX_D4(held, 40)
+#define TX_D_48(held) TX_D_44(held), TX_D4(held, 44)
+#define TX_D_52(held) TX_D_48(held), TX_D4(held, 48)
+#define TX_D_56(held) TX_D_52(held), TX_D4(held, 52)
+#define TX_D_60(held) TX_D_56(held), TX_D4(held, 56)
+#define TX_D_64(held) TX_D_60(held), TX_D4(held, 60)
+#define TX_D_68(held) TX_D_64(held), TX_D4(held, 64)
+#define TX_D_72(held) TX_D_68(held), TX_D4(held, 68)
+#define TX_D_76(held) TX_D_72(held), TX_D4(held, 72)
+#define TX_D_80(held) TX_D_76(held), TX_D4(held, 76)
+#define TX_D_84(held) TX_D_80(held), TX_D4(held, 80)
+#define TX_D_88(held) TX_D_84(held), TX_D4(held, 84)
+#define TX_D_92(held) TX_D_88(held), TX_D4(held, 88)
+#define TX_D_96(held) TX_D_92(held), TX_D4(held, 92)
+#define TX_D_100(held) TX_D_96(held), TX_D4(held, 96)
+#define TX_D_104(held) TX_D_100(held), TX_D4(held, 100)
+#define TX_D_108(held) TX_D_104(held), TX_D4(held, 104)
+#define TX_D_112(held) TX_D_108(held), TX_D4(held, 108)
+#define TX_D_116(held) TX_D_112(held), TX_D4(held, 112)
+#define TX_D_120(held) TX_D_116(held), TX_D4(held, 116)
+#define TX_D_124(held) TX_D_120(held), TX_D4(held, 120)
+#define TX_D_128(held) TX_D_124(held), TX_D4(held, 124)
 
 #define TX_WGMMA_SHARED(type, n, r, p0, p1, p2, p3, p4)                                                              \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
                "." type " {" TX_C_##r "}, %" #p0 ", %" #p1 ", p, 1, 1, %" #p3 ", %" #p4 ";\n}"                       \
-               : TX_D_##r                                                                                            \
+               : TX_D_##r("+f")                                                                                      \
                : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposedA), "n"(kTransposedB)                               \
                : "memory")
 #define TX_WGMMA_REGISTERS(type, n, r, p0, p1, p2, p3, p4, p5, p6)                                                   \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
                "." type " {" TX_C_##r "}, {%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p6 ";\n}" \
-               : TX_D_##r                                                                                            \
+               : TX_D_##r("+f")                                                                                      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposedB)              \
+               : "memory")
+#define TX_WGMMA_ALONG_K(form, held, scales, n, r, p0, p1, p2)                                            \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n form \
+               " {" TX_C_##r "}, %" #p0 ", %" #p1 ", p" scales ";\n}"                                     \
+               : TX_D_##r(held)                                                                           \
+               : "l"(a), "l"(b), "r"(accumulate)                                                          \
                : "memory")
 #define TX_WGMMA(n, r, p0, p1, p2, p3, p4, p5, p6)                                       \
   template <>                                                                            \
   struct Wgmma<n> {                                                                      \
-    template <class T, int kTransposedA, int kTransposedB>                               \
-    static TX_FN void shared(f32 (&d)[r], u64 a, u64 b, int accumulate) {                \
+    template <class T, int kTransposedA, int kTransposedB, class C>                      \
+    static TX_FN void shared(C (&d)[r], u64 a, u64 b, int accumulate) {                  \
       if constexpr (same<T, bf16>) {                                                     \
         TX_WGMMA_SHARED("bf16", n, r, p0, p1, p2, p3, p4);                               \
-      } else {                                                                           \
+      } else if constexpr (same<T, f16>) {                                               \
         TX_WGMMA_SHARED("f16", n, r, p0, p1, p2, p3, p4);                                \
+      } else if constexpr (same<T, f32>) {                                               \
+        TX_WGMMA_ALONG_K("k8.f32.tf32.tf32", "+f", ", 1, 1", n, r, p0, p1, p2);          \
+      } else if constexpr (same<T, i8>) {                                                \
+        TX_WGMMA_ALONG_K("k32.s32.s8.s8", "+r", "", n, r, p0, p1, p2);                   \
+      } else if constexpr (same<T, u8>) {                                                \
+        TX_WGMMA_ALONG_K("k32.s32.u8.u8", "+r", "", n, r, p0, p1, p2);                   \
+      } else if constexpr (same<T, f8e4m3>) {                                            \
+        TX_WGMMA_ALONG_K("k32.f32.e4m3.e4m3", "+f", ", 1, 1", n, r, p0, p1, p2);         \
+      } else {                                                                           \
+        TX_WGMMA_ALONG_K("k32.f32.e5m2.e5m2", "+f", ", 1, 1", n, r, p0, p1, p2);         \
       }                                                                                  \
     }                                                                                    \
     template <class T, int kTransposedB>                                                 \
@@ -163,11 +187,12 @@ TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef TX_WGMMA
 #undef TX_WGMMA_SHARED
 #undef TX_WGMMA_REGISTERS
+#undef TX_WGMMA_ALONG_K
 #undef TX_D4
 
 // Starts c = a * b, or c += a * b where `accumulate`.
 template <int kColumns, class T, Major kMajorA, Major kMajorB, bool kHas = kHasWgmma>
-TX_FN void wgmma(Accumulator<64, kColumns>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
+TX_FN void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
                  bool accumulate = true, Here = Here::now()) {
   static_assert(kHas, "wgmma: only sm_90a has it; use mma");
   if constexpr (kHas) {

@@ -13,6 +13,22 @@ namespace tx {
 
 namespace host {
 
+// As products take an element: one of f32 is cut to the 10 bits of tf32's fraction, one of an integer is itself.
+template <class T>
+inline auto factor(T x) {
+  if constexpr (is_integer<T>) {
+    return static_cast<i64>(x);
+  } else if constexpr (same<T, f32>) {
+    return static_cast<f64>(f32_of_bits(to_bits(x) & 0xffffe000u));
+  } else {
+    return static_cast<f64>(widen(x));
+  }
+}
+template <class T>
+using FactorOf = decltype(factor(T{}));
+template <class T>
+constexpr int depth_of = 32 / static_cast<int>(sizeof(T));
+
 // One operand in shared memory: element (outer, k), outer a row of a or a column of b.
 template <class T>
 struct SharedOperand {
@@ -25,23 +41,23 @@ struct SharedOperand {
     const u32 begin = static_cast<u32>(bits & 0x3fff) << 4, leading = static_cast<u32>(bits >> 16 & 0x3fff) << 4;
     const u32 stride = static_cast<u32>(bits >> 32 & 0x3fff) << 4;
     const int mode = static_cast<int>(bits >> 62), mixed = mode == 0 ? 0 : 4 - mode;  // 1, 2, 3: 128, 64, 32 bytes
-    const int width = 8 << mixed;                                                     // elements of a row
+    const int width = (16 << mixed) / static_cast<int>(sizeof(T));                    // elements of a row
     const int row = outer_contiguous ? k : outer, column = outer_contiguous ? outer : k;
-    const u32 inside = static_cast<u32>(row % 8 * 2 * width + column % width * 2);
+    const u32 inside = static_cast<u32>((row % 8 * width + column % width) * static_cast<int>(sizeof(T)));
     const u32 panel = static_cast<u32>(column / width), eight = static_cast<u32>(row / 8);
     const bool exchanged = mode == 0 && outer_contiguous;
     const u32 linear = begin + inside + panel * (exchanged ? stride : leading) + eight * (exchanged ? leading : stride);
     return linear ^ (linear >> 7 & ((1u << mixed) - 1)) << 4;
   }
-  f64 get(int outer, int k, const Block& block) const {
+  FactorOf<T> get(int outer, int k, const Block& block) const {
     T element;
     std::memcpy(&element, block.shared + place(outer, k), sizeof element);
-    return static_cast<f64>(widen(element));
+    return factor(element);
   }
   // Notes what a warp's share of a product reads, until its group is waited for.
   void reads(int first, int last, const Actor& warp, const char* name) const {
     for (int outer = first; outer < last; ++outer) {
-      for (int k = 0; k < 16; ++k) {
+      for (int k = 0; k < depth_of<T>; ++k) {
         const u32 at = place(outer, k);
         if (at + sizeof(T) > static_cast<u32>(machine.shared_bytes)) {
           refuse(TX_HOST_BOUNDS, warp.site, "wgmma reads %s at byte %u of shared memory, and the launch gives %d", name,
@@ -58,40 +74,40 @@ template <class T>
 struct Product {
   SharedOperand<T> a, b;
   bool a_in_registers, accumulate;
-  T held[64][16];  // a, where it comes from registers
+  T held[64][depth_of<T>];  // a, where it comes from registers
 };
 
 template <int kColumns, class T>
 struct ProductOperands {
   Runner* runner;
-  Accumulator<64, kColumns>* c;
+  Accumulator<64, kColumns, SumOf<T>>* c;
   const OperandA<T>* held;  // null: a is in shared memory
   SharedOperand<T> a, b;
   bool accumulate;
 };
 
-// The rows of a thread: two of its warp's 16.
+// The rows of a thread: two of its warp's 16. Integers wrap.
 template <int kColumns, class T>
-inline void finish_share(const Product<T>& product, Accumulator<64, kColumns>& c, const Runner& runner) {
-  using Sums = Accumulator<64, kColumns>;
+inline void finish_share(const Product<T>& product, Accumulator<64, kColumns, SumOf<T>>& c, const Runner& runner) {
+  using Sums = Accumulator<64, kColumns, SumOf<T>>;
+  constexpr int kDepth = depth_of<T>;
   const int thread = runner.index % 128;
   const Block& block = *runner.block;
-  f64 left[2][16], right[16];
+  FactorOf<T> left[2][kDepth], right[kDepth];
   for (int half = 0; half < 2; ++half) {
     const int row = Sums::row(2 * half, thread);
-    for (int k = 0; k < 16; ++k) {
-      left[half][k] =
-          product.a_in_registers ? static_cast<f64>(widen(product.held[row][k])) : product.a.get(row, k, block);
+    for (int k = 0; k < kDepth; ++k) {
+      left[half][k] = product.a_in_registers ? factor(product.held[row][k]) : product.a.get(row, k, block);
     }
   }
   for (int i = 0; i < kColumns / 2; ++i) {
     if (i / 2 % 2 != 0) continue;  // its column is that of the element two before
-    for (int k = 0; k < 16; ++k) right[k] = product.b.get(Sums::column(i, thread), k, block);
+    for (int k = 0; k < kDepth; ++k) right[k] = product.b.get(Sums::column(i, thread), k, block);
     for (int half = 0; half < 2; ++half) {
-      f32& element = c.word[i + 2 * half];
-      f64 sum = product.accumulate ? static_cast<f64>(element) : 0.0;
-      for (int k = 0; k < 16; ++k) sum += left[half][k] * right[k];
-      element = static_cast<f32>(sum);
+      SumOf<T>& element = c.word[i + 2 * half];
+      FactorOf<T> sum = product.accumulate ? static_cast<FactorOf<T>>(element) : 0;
+      for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
+      element = static_cast<SumOf<T>>(sum);
     }
   }
   --c.state.on_the_way;
@@ -112,9 +128,11 @@ inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
       refuse(TX_HOST_DIVERGENCE, site, "wgmma of one warpgroup: threads %d and %d give other descriptors",
              first.runner->index, mine.runner->index);
     }
-    for (int i = 0; i < 8 && mine.held != nullptr; ++i) {
-      const int row = thread / 32 * 16 + OperandA<T>::row(i, thread % 32);
-      product->held[row][OperandA<T>::column(i, thread % 32)] = mine.held->get(i, site);
+    if constexpr (sizeof(T) == 2) {
+      for (int i = 0; i < 8 && mine.held != nullptr; ++i) {
+        const int row = thread / 32 * 16 + OperandA<T>::row(i, thread % 32);
+        product->held[row][OperandA<T>::column(i, thread % 32)] = mine.held->get(i, site);
+      }
     }
   }
   for (int thread = 0; thread < 128; ++thread) {
@@ -128,7 +146,7 @@ inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
       if (!product->a_in_registers) product->a.reads(row, row + 16, warp, "a");
       product->b.reads(0, kColumns, warp, "b");
     }
-    Accumulator<64, kColumns>* const c = all[thread]->c;
+    Accumulator<64, kColumns, SumOf<T>>* const c = all[thread]->c;
     ++c->state.on_the_way;
     c->state.settled = false;
     runner.products.shares.emplace_back(number, [product, c, &runner] { finish_share(*product, *c, runner); });
@@ -136,25 +154,27 @@ inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
 }
 
 template <int kColumns, class T>
-inline void begin_product(Accumulator<64, kColumns>& c, const OperandA<T>* held, SharedOperand<T> a, SharedOperand<T> b,
-                          bool accumulate, Site site) {
+inline void begin_product(Accumulator<64, kColumns, SumOf<T>>& c, const OperandA<T>* held, SharedOperand<T> a,
+                          SharedOperand<T> b, bool accumulate, Site site) {
   ProductOperands<kColumns, T> mine{&self(site), &c, held, a, b, accumulate};
   c.state.check_fenced(site);
-  if (held != nullptr) held->state.check_fenced(site);
+  if constexpr (sizeof(T) == 2) {
+    if (held != nullptr) held->state.check_fenced(site);
+  }
   gather(128, "wgmma", mine, [site](ProductOperands<kColumns, T>* const* all) { start_product(all, site); }, site);
 }
 
 }  // namespace host
 
-template <int kColumns>
-inline void settle(Accumulator<64, kColumns>& c, Here here = Here::now()) {
+template <int kColumns, class C>
+inline void settle(Accumulator<64, kColumns, C>& c, Here here = Here::now()) {
   if (c.state.on_the_way > 0) c.state.check_settled(here);
   c.state.settled = true;
 }
 
 template <int kColumns, class T, Major kMajorA, Major kMajorB>
-inline void wgmma(Accumulator<64, kColumns>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
-                  bool accumulate = true, Here here = Here::now()) {
+inline void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a,
+                  MatrixDescriptor<T, kMajorB> b, bool accumulate = true, Here here = Here::now()) {
   const OperandA<T>* const none = nullptr;
   host::begin_product<kColumns, T>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
                                    accumulate, here);
