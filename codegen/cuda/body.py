@@ -24,6 +24,7 @@ from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
 from texpr.codegen.cuda.wide import (
     check_plain,
+    chunk_call,
     chunk_row,
     fill_call,
     is_alone,
@@ -367,7 +368,10 @@ class _Body:
             self._loop(Loop(index=index, extent=extent, body=(inner,), parallel=True, unroll=whole, span=copy.span))
         else:
             access = self.access
-            call = copy_call(copy, form, self.frame, access.spot, access.corner, self.cursor.number, access.value)
+            if isinstance(form, Pieces) and form.chunks:
+                call = chunk_call(copy, access)
+            else:
+                call = copy_call(copy, form, self.frame, access.spot, access.corner, self.cursor.number, access.value)
             self.out.line(call, at=copy.span)
 
     # ---- comments ----

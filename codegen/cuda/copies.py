@@ -43,13 +43,14 @@ BULK_BYTES = 16  # runs are of multiples of it
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
     """`count` neighbours at a time, for each value of the other indices `over`; of these the first `wanted` (None: all)
-    are read, others are zeros."""
+    are read, others are zeros. Of `chunks` any may be wanted."""
 
     count: int
     over: tuple[tuple[str, IndexExpr], ...]
     source: View
     target: View
     wanted: IndexExpr | None = None
+    chunks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,12 @@ def _swizzle_bytes(tile: View, row: int, copy: Copy, planned: PlannedProgram) ->
     return bytes_
 
 
+def is_cut(copy: Copy) -> bool:
+    """Whether accesses may be wanted from any element on, or follow one another by number."""
+    within = copy.within
+    return within is not None and (within.part is not None or (within.begin != ZERO and not within.exact))
+
+
 def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
     size, over = copy.source.dtype.size_bytes, copy.over
     for view in (copy.source, copy.target):
@@ -211,9 +218,15 @@ def _pieces(copy: Copy, planned: PlannedProgram) -> Pieces:
     inner = copy.over[len(over) :]
     if not all(_stays_together(view.first(inner), count, copy, planned) for view in (copy.source, copy.target)):
         raise _refused(copy, "neighbours that a swizzle tears apart, by cp.async,")
-    wanted = None if copy.within is None else _wanted(copy, copy.within)
+    within, aligned = copy.within, planned.program.buffers[copy.source.buffer].align % CP_ASYNC_BYTES[0] == 0
+    chunks = is_cut(copy) and count * size == CP_ASYNC_BYTES[0] and aligned
     return Pieces(
-        count=count, over=over, source=copy.source.first(inner), target=copy.target.first(inner), wanted=wanted
+        count=count,
+        over=over,
+        source=copy.source.first(inner),
+        target=copy.target.first(inner),
+        wanted=None if within is None or chunks else _wanted(copy, within),
+        chunks=chunks,
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
+from texpr.codegen.cuda.copies import is_cut
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
@@ -338,8 +339,8 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
                 yield "texpr/group.cuh"
             case Copy(completion=Completion.TRANSACTION | Completion.BULK):
                 yield "texpr/tma.cuh"
-            case Copy(completion=Completion.CP_ASYNC):
-                yield "texpr/group.cuh"
+            case Copy(completion=Completion.CP_ASYNC) as copy:
+                yield "texpr/slots.cuh" if is_cut(copy) else "texpr/group.cuh"
             case Unload(atom=atom) if atom.loads:
                 yield "texpr/warp_contract.cuh"
             case Contract(c=sums) | Unload(source=sums):

@@ -87,6 +87,21 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
 
 
+def chunk_call(copy: Copy, access: Places) -> str:
+    """The call that begins to bring a chunk of an array, of which some elements are wanted, to a slot."""
+    own, where = access.number(copy.source.buffer, copy.source.first(copy.over).subscripts, writes=False, mixed=True)
+    slot, count = access.spot(copy.target.first(copy.over), True), _last(copy)
+    return f"tx::cp_async_wanted<{count}>({_listed(slot, own, where, _wanted(copy, count, access))});"
+
+
+def _last(copy: Copy) -> int:
+    """The extent of a copy's last index."""
+    found = constant_value(copy.over[-1][1])
+    if found is None:
+        raise InternalError(f"{copy.id} is of so many elements as no number says")
+    return found
+
+
 def _may_leave(view: View, count: int, access: Places) -> bool:
     """Whether an aligned chunk with an element of an array may have others that are not its own."""
     buffer = access.frame.buffer(view.buffer)

@@ -91,7 +91,7 @@ class _Block:
         row, held = self.rows[stmt.index]
         width, bound = self.choice.widths.get(stmt.index, 1), self.choice.resident > 1
         wrote = any(index in self.choice.inner for index in row.indices)
-        tile = make_tile(self.draft, row, held, width, bound=bound, wrote=wrote)
+        tile = make_tile(self.draft, row, held, width, self.choice.team, bound=bound, wrote=wrote)
         self.tiles |= dict.fromkeys(row.indices, tile)
         return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
 
@@ -157,11 +157,12 @@ class _Block:
         pieces, widths = pieces_of(nest, self.choice.inner[par.index]), self.choice.widths
         band = thread_digits(nest.indices, pieces, draft.names, draft.target.warp_size, widths)
         band = over_ranks(band, self.choice.cluster, draft.names)
-        draft.digits += band.all
         tile = self.tiles.get(par.index)
+        shares = tile.shares(draft, band) if tile is not None else None
+        band = shares.band if shares is not None else band
+        draft.digits += band.all
         serial = [self._serial_digit(p, e, n) for p, e, n in zip(nest.pars, extents, band.covered, strict=True)]
         own_digits = tuple(digit for digit in serial if digit is not None)
-        begin = tile.begin if tile is not None else ZERO
         nodes, names = of_thread(
             draft,
             nest,
@@ -170,13 +171,15 @@ class _Block:
             hardware=self.outer + nest.indices,
             widths=widths,
             tile=tile,
+            shares=shares,
             serial=own_digits,
         )
+        begin, told = (shares.begin, (shares.digits,)) if shares is not None else (ZERO, band.digits)
         defines = tuple(
             Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)), offset=begin)
-            for p, own, mine in zip(nest.pars, serial, band.digits, strict=True)
+            for p, own, mine in zip(nest.pars, serial, told, strict=True)
         )
-        nodes = (*defines, *nodes)
+        nodes = (*(shares.threads if shares is not None else ()), *defines, *nodes)
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
                 draft.digits.append(digit)

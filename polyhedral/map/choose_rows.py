@@ -46,7 +46,8 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
-from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, usable
+from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, Long, usable
+from texpr.polyhedral.map.row_slots import in_chunks, slot_bytes, slot_room
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, arrays_of, element_width
 from texpr.polyhedral.mapped.candidate import Row
@@ -56,6 +57,7 @@ from texpr.polyhedral.walk import read_accesses, subscript_names, written
 RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
 ALIGNED_RUNS = 2  # of aligned rows that are written, where half as many threads as a block may have are enough
 LEAST_RUNS, MOST_RUNS = 2, 8
+MOST_SLOTS = 16  # of a thread: loops over them are written out
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 LONG_ROW = 1 << 15  # elements: no block has room for such a row, or it has for nothing else
 
@@ -70,10 +72,11 @@ class ChosenRow:
     line: int = 0
     resident: int = 0
     cluster: int = 1
+    slots: bool = False
 
     @property
     def row(self) -> Row:
-        return Row(indices=tuple(loop.index for loop in self.loops), line=self.line)
+        return Row(indices=tuple(loop.index for loop in self.loops), line=self.line, slots=self.slots)
 
 
 def choose_rows(
@@ -193,14 +196,11 @@ def _long(
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     for long in usable(narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside):
-        held = _holding(problem, stmts, loops, long.threads * long.ranks, width, line)
-        room = long.unpacked_bytes if line and narrow and wrote else long.room_bytes
+        held = _in_slots(problem, stmts, loops, long, width, line) or _in_registers(
+            problem, stmts, loops, long, width, line, unpacked=bool(line) and narrow and wrote
+        )
         fits = long.threads * long.resident <= target.resident_threads
-        if held is None or not fits or long.ranks > min(target.max_cluster, most_ranks):
-            continue
-        sizes = [problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements]
-        room = min(room, NARROW_BYTES) if min(sizes) < 4 else room
-        if held_bytes(problem, held, width) <= room and all(long.takes(size, width) for size in sizes):
+        if held is not None and fits and long.ranks <= min(target.max_cluster, most_ranks):
             return ChosenRow(
                 loops=_touching(loops, held),
                 width=width,
@@ -208,8 +208,41 @@ def _long(
                 line=line,
                 resident=long.resident,
                 cluster=long.ranks,
+                slots=long.slots,
             )
     return None
+
+
+def _in_registers(
+    problem: Problem,
+    stmts: tuple[Stmt, ...],
+    loops: Sequence[Member],
+    long: Long,
+    width: int,
+    line: int,
+    *,
+    unpacked: bool,
+) -> Held | None:
+    """What blocks hold in registers, where they have room for it."""
+    held = None if long.slots else _holding(problem, stmts, loops, long.threads * long.ranks, width, line)
+    if held is None:
+        return None
+    sizes = [problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements]
+    room = long.unpacked_bytes if unpacked else long.room_bytes
+    room = min(room, NARROW_BYTES) if min(sizes) < 4 else room
+    fits = held_bytes(problem, held, width) <= room and all(long.takes(size, width) for size in sizes)
+    return held if fits else None
+
+
+def _in_slots(
+    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], long: Long, width: int, line: int
+) -> Held | None:
+    """What blocks hold in slots, where they have room for it."""
+    held = held_by(problem, stmts, loops, long.threads * long.ranks * width, line) if long.slots else None
+    if held is None or held.rounds > MOST_SLOTS or not in_chunks(problem, held, width, line):
+        return None
+    room = slot_room(problem.target, long.resident)
+    return held if slot_bytes(problem, held, width, long.threads) <= room else None
 
 
 def _reads_beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> bool:

@@ -39,7 +39,7 @@ from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows
 from texpr.polyhedral.map.reductions import Team, shared_out
-from texpr.polyhedral.map.row_tiles import RowTile
+from texpr.polyhedral.map.row_tiles import RowTile, Shares
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.tables import read_before, tables, written_out
@@ -180,6 +180,7 @@ def of_thread(
     hardware: tuple[str, ...],
     widths: Mapping[str, int],
     tile: RowTile | None = None,
+    shares: Shares | None = None,
     serial: tuple[Digit, ...] = (),
     leads: Mapping[str, str] = MappingProxyType({}),
     counted: Mapping[str, Element] = MappingProxyType({}),
@@ -204,6 +205,8 @@ def of_thread(
     for run in runs:
         found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
         body, names[run.index] = in_run(draft, run, found, body, digits), run.first
+        if tile is not None and shares is not None:
+            body = (*tile.at_hand(draft, nest.pars[0], run, serial, shares), *body)
     covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
     condition = padding_guard(nest, covered, ranges, names)
     if condition is not None and (line is None or constant_value(nest.pars[0].extent) is None):

@@ -12,7 +12,7 @@ On an H200 a conversion and a comparison in f32 of each element took as many ins
 """
 
 from texpr.grammar.ast import AccOp, Accumulate, Cast, Compare, CompareOp, Condition, IndexExpr, IndexVar, Read, Stmt
-from texpr.grammar.index.expr import ZERO, add, conjunction, const, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, conjunction, const, constant_value
 from texpr.grammar.types import BF16, F16, F32
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
@@ -71,7 +71,7 @@ def _pairs(
     reason = f"the {'greatest' if update.op is AccOp.MAX else 'least'} of neighbours, chosen in their own type"
     name = draft.local(f"{update.buffer}_run", read.dtype, Memory.REG, row_major(()), reason, span=update.span)
     each = fresh("each")
-    place = add(multiply(const(tile.width), IndexVar(name=serial[0].name)), IndexVar(name=each))
+    place = tile.place(serial, IndexVar(name=each))
     reduce = Reduce(
         id=fresh(f"{update.id}_run"),
         monoid=OF_UPDATE[update.op],

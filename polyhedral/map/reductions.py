@@ -30,13 +30,13 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.index.expr import ONE, ZERO, at_least_zero, ceildiv, const, constant_value, product, where_some
+from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, product, where_some
 from texpr.grammar.index.interval import most
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, F64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits
+from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type, narrow
 from texpr.polyhedral.map.paired import in_pairs
@@ -52,7 +52,7 @@ from texpr.polyhedral.map.reduction_parts import (
     reduce_parts,
     unused_of,
 )
-from texpr.polyhedral.map.row_tiles import RowTile
+from texpr.polyhedral.map.row_tiles import RowTile, Shares
 from texpr.polyhedral.map.runs import in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.updates import (
@@ -186,7 +186,8 @@ def _partial(
 ) -> tuple[Node, ...]:
     """Every thread accumulates its iterations, or runs of them, as far apart as the threads take together."""
     index = first = loop.index
-    band, digits = _band(draft, team, index)
+    shares = _shares(draft, team, index)
+    digits = shares.band.threads
     own: tuple[Digit, ...] = ()
     if rounds != ONE:
         name = draft.names.fresh(f"{index}_serial")
@@ -204,12 +205,13 @@ def _partial(
         nodes, first = in_run(draft, run, found, nodes, digits, spare), run.first
         if tile is not None:
             nodes = in_pairs(draft, tile, reading, loop.extent, own, digits, nodes)
+            nodes = (*tile.at_hand(draft, loop, run, own, shares), *nodes)
     if inside is not None:
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         inside = inside if tile is None else tile.unless_whole(draft.kernel, loop.extent, own, inside)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-    begin = tile.begin if tile is not None else ZERO
-    nodes = (Define(index=first, digits=(*places, *own, *reversed(band.all)), offset=begin), *nodes)
+    define = Define(index=first, digits=(*places, *own, *reversed(shares.digits)), offset=shares.begin)
+    nodes = (*shares.threads, define, *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
         nodes = (_serial(digit, nodes, loop.span, unroll=tile is not None),)
     for define, digit in around:
@@ -270,10 +272,11 @@ def _final_pick(draft: Draft, team: Team, pick: Pick, values: Sequence[Read], lo
     return map_statements(Body(draft, hardware=team.outer, unused=unused).nodes(pick.at_end(values, local)), own)
 
 
-def _band(draft: Draft, team: Team, index: str) -> tuple[ThreadDigits, tuple[str, ...]]:
-    """Digits of an index that runs over all threads, and their names."""
+def _shares(draft: Draft, team: Team, index: str) -> Shares:
+    """Digits of an index that runs over all threads."""
     pieces, each = ((0, team.threads),), {index: team.width}
     band = thread_digits((index,), pieces, draft.names, draft.target.warp_size, each)
     band = over_ranks(band, team.ranks, draft.names)
-    draft.digits += band.all
-    return band, band.threads
+    shares = Shares(band=band, digits=band.digits[0]) if team.tile is None else team.tile.shares(draft, band)
+    draft.digits += shares.band.all
+    return shares

@@ -16,11 +16,13 @@ NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spill
 
 
 class Long(NamedTuple):
-    """Blocks of so many threads, so many of them on a multiprocessor, and those that share a row."""
+    """Blocks of so many threads, so many of them on a multiprocessor, and those that share a row, which lies in
+    registers, or in `slots` of shared memory."""
 
     threads: int
     resident: int
     ranks: int
+    slots: bool = False
 
     @property
     def room_bytes(self) -> int:

@@ -11,7 +11,7 @@ The loops over a row give every thread the same iterations, so it reads what it 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from texpr.grammar.ast import (
     Compare,
@@ -31,25 +31,38 @@ from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply,
 from texpr.grammar.index.linear import linear
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.make import row_major
-from texpr.polyhedral.map.digits import over_ranks, thread_digits
+from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.held import ROW, Held, RowElement, along_row, named
 from texpr.polyhedral.map.quotients import in_turn
 from texpr.polyhedral.map.runs import Line, Run, nothing, rounds_inside
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, at, element_width, is_run
-from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.mapped.operators import Copy
-from texpr.polyhedral.mapped.places import Digit, Memory
+from texpr.polyhedral.mapped.places import Digit, Memory, Place
+from texpr.polyhedral.mapped.sync import Close, GroupKind, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Fresh, Lead, Node
 from texpr.polyhedral.mapped.views import View, Within
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """The digits of a loop's index, by `digits` of which and `begin` a thread has its first iteration, behind the
+    definitions in `threads`."""
+
+    band: ThreadDigits
+    digits: tuple[Digit, ...]
+    begin: IndexExpr = ZERO
+    threads: tuple[Define, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTile:
     """`rounds` runs of `width` neighbours of each element, in the registers of that name, in which the threads cover so
     many iterations. The runs are counted from a line of memory where there is an index `lead`. Those that are `packed`
-    stay so: a thread has no register for each of their elements."""
+    stay so: a thread has no register for each of their elements. Where the row lies in `slots` of each
+    thread, named by registers, these have the run at hand."""
 
     registers: Mapping[RowElement, str]
     rounds: int
@@ -58,6 +71,7 @@ class RowTile:
     lead: str | None = None
     asks: bool = False
     packed: frozenset[str] = frozenset()
+    slots: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def begin(self) -> IndexExpr:
@@ -88,13 +102,73 @@ class RowTile:
         """What is in registers, as a loop over the row names it."""
         return tuple(named(element, index) for element in self.registers)
 
+    def shares(self, draft: Draft, band: ThreadDigits) -> "Shares":
+        """Who has which runs, by the digits of a loop's only index; slots are told by the number of a thread."""
+        if not self.slots:
+            return Shares(band=band, digits=band.digits[0], begin=self.begin)
+        name = draft.names.fresh("thread")
+        own = tuple(
+            replace(d, index=name, weight=d.weight // self.width) if d.place in (Place.LANE, Place.WARP) else d
+            for d in band.digits[0]
+        )
+        return Shares(
+            band=replace(band, digits=(own,)),
+            threads=(Define(index=name, digits=tuple(d for d in reversed(own) if d.index == name)),),
+            digits=tuple(d for d in own if d.index != name),
+            begin=add(self.begin, multiply(const(self.width), IndexVar(name=name))),
+        )
+
+    def place(self, serial: tuple[Digit, ...], neighbour: IndexExpr) -> IndexExpr:
+        """Where a neighbour of the run at hand is in registers."""
+        part = IndexVar(name=serial[0].name) if serial and not self.slots else ZERO
+        return add(multiply(const(self.width), part), neighbour)
+
+    def at_hand(
+        self, draft: Draft, loop: Seq | Par, run: Run | None, serial: tuple[Digit, ...], shares: "Shares"
+    ) -> tuple[Node, ...]:
+        """What brings the run at hand from slots to registers."""
+        if not shares.threads or run is None:
+            return ()
+        first, part = IndexVar(name=run.first), IndexVar(name=serial[0].name) if serial else ZERO
+        fresh, found = draft.names.fresh, list[Node]()
+        thread = IndexVar(name=shares.threads[0].index)
+        for name in self.registers.values():
+            each, dtype = fresh(f"{loop.index}_element"), draft.buffers[name].dtype
+            own = (part, thread, IndexVar(name=each))
+            found.append(Fresh(buffer=name))
+            found.append(
+                Copy(
+                    id=fresh(f"{loop.index}_at_hand"),
+                    source=View(buffer=self.slots[name], subscripts=own, dtype=dtype),
+                    target=View(buffer=name, subscripts=(IndexVar(name=each),), dtype=dtype),
+                    over=((each, const(self.width)),),
+                    within=self._within(draft, loop, first, part if serial else None),
+                    access=Access.ALIGNED,
+                    digits=shares.band.threads,
+                    span=loop.span,
+                )
+            )
+        return tuple(found)
+
+    def _within(self, draft: Draft, loop: Seq | Par, first: IndexExpr, part: IndexExpr | None) -> Within | None:
+        """Which elements of a run of slots there are."""
+        known = constant_value(loop.extent)
+        if self.lead is None and known is not None and known % self.covered == 0:
+            return None
+        return Within(
+            begin=ZERO if self.lead is None else subtract(ZERO, first),
+            end=subtract(loop.extent, first),
+            other=nothing(draft.buffers[next(iter(self.registers.values()))].dtype, loop.span),
+            part=part,
+            whole=rounds_inside(draft.kernel, loop.extent, self.covered),
+        )
+
     def through(
         self, stmts: tuple[Stmt, ...], index: str, serial: tuple[Digit, ...], run: Run | None
     ) -> tuple[Stmt, ...]:
         """The statements of a loop over the row, which reads registers: those of the digit at hand and of its run."""
-        part = IndexVar(name=serial[0].name) if serial else ZERO
         neighbour = IndexVar(name=run.vector.name) if run is not None else ZERO
-        place = (add(multiply(const(self.width), part), neighbour),)
+        place = (self.place(serial, neighbour),)
 
         def change(node: Tree) -> Tree:
             if not isinstance(node, Read):
@@ -105,16 +179,25 @@ class RowTile:
         return tuple(rewrite(stmt, change) for stmt in stmts)
 
 
-def make_tile(draft: Draft, row: Row, held: Held, width: int, *, bound: bool = False, wrote: bool = False) -> RowTile:
-    """The registers of a row, in the draft; `bound`: those of a thread are as few as several blocks leave it. It does
-    well then with one run at a time, which a condition before each of them keeps apart (cross entropy of 8192 x 32000
-    in f32 takes 54 registers so, else 72, and runs at .99, not .86); but for narrow rows that no loop `wrote`."""
-    registers: dict[RowElement, str] = {}
+def make_tile(
+    draft: Draft, row: Row, held: Held, width: int, threads: int = 1, *, bound: bool = False, wrote: bool = False
+) -> RowTile:
+    """The registers of a row, in the draft, or the slots of so many threads; `bound`: those of a thread are as few as
+    several blocks leave it. It does well then with one run at a time, which a condition before each of them keeps apart
+    (cross entropy of 8192 x 32000 in f32 takes 54 registers so, else 72, and runs at .99, not .86); but for narrow rows
+    that no loop `wrote`."""
+    registers, slots = dict[RowElement, str](), dict[str, str]()
     for element in held.elements:
         buffer = draft.kernel.buffer(element[0])
         reason = f"a thread's part of a row of {buffer.name}, read from memory once"
-        layout = row_major((const(held.rounds * width),))
-        registers[element] = draft.local(f"{buffer.name}_row", buffer.dtype, Memory.REG, layout, reason)
+        if row.slots:
+            shape = (const(held.rounds), const(threads), const(width))
+            own = draft.local(f"{buffer.name}_row", buffer.dtype, Memory.SHARED, row_major(shape), reason)
+            reason = f"the run at hand of a row of {buffer.name}"
+        layout = row_major((const(width if row.slots else held.rounds * width),))
+        word = "now" if row.slots else "row"
+        name = registers[element] = draft.local(f"{buffer.name}_{word}", buffer.dtype, Memory.REG, layout, reason)
+        slots |= {name: own} if row.slots else {}
     lead = draft.names.fresh("lead") if row.line else None
     narrow = {n for n in registers.values() if draft.buffers[n].dtype.size_bytes < 4} if held.rounds * width > 1 else ()
     return RowTile(
@@ -124,7 +207,8 @@ def make_tile(draft: Draft, row: Row, held: Held, width: int, *, bound: bool = F
         covered=held.covered,
         lead=lead,
         asks=bound and (wrote or not narrow),
-        packed=frozenset(narrow if bound and not row.line else ()),
+        packed=frozenset(narrow if bound and not row.line and not row.slots else ()),
+        slots=slots,
     )
 
 
@@ -134,21 +218,23 @@ def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: in
     index = draft.names.fresh("row")
     band = thread_digits((index,), ((0, threads),), draft.names, draft.target.warp_size, {index: tile.width})
     band = over_ranks(band, ranks, draft.names)
-    draft.digits += band.all
-    first = Define(index=index, digits=tuple(reversed(band.all)), offset=tile.begin)
-    fresh = (Fresh(buffer=name, packed=name in tile.packed) for name in tile.registers.values())
-    loads = (_load(draft, tile, element, index, band.threads, loop) for element in tile.registers)
+    shares = tile.shares(draft, band)
+    draft.digits += shares.band.all
+    first = Define(index=index, digits=tuple(reversed(shares.digits)), offset=shares.begin)
+    fresh: tuple[Node, ...] = tuple(Fresh(buffer=n, packed=n in tile.packed) for n in tile.registers.values())
+    loads: tuple[Node, ...] = tuple(_load(draft, tile, e, index, shares, loop) for e in tile.registers)
+    if tile.slots:
+        fresh = tuple(Fresh(buffer=name) for name in tile.slots.values())
+        loads = (*loads, Close(kind=GroupKind.CP_ASYNC), WaitGroup(kind=GroupKind.CP_ASYNC))
     if tile.lead is None:
-        return (*fresh, first, *loads)
+        return (*fresh, *shares.threads, first, *loads)
     name, subscripts = next(iter(tile.registers))
     dtype = draft.kernel.buffer(name).dtype
     start = View(buffer=name, subscripts=at(subscripts, ROW.name, ZERO), dtype=dtype)
-    return (*fresh, Lead(index=tile.lead, of=start, bytes=row.line), first, *loads)
+    return (*fresh, Lead(index=tile.lead, of=start, bytes=row.line), *shares.threads, first, *loads)
 
 
-def _load(
-    draft: Draft, tile: RowTile, element: RowElement, index: str, digits: tuple[str, ...], loop: Seq | Par
-) -> Copy:
+def _load(draft: Draft, tile: RowTile, element: RowElement, index: str, shares: Shares, loop: Seq | Par) -> Copy:
     """The loads of an element, as wide as its layout lets them be. What lies before a line's row and behind it is 0, so
     that who does not ask where the row ends computes with something."""
     fresh, dtype = draft.names.fresh, draft.kernel.buffer(element[0]).dtype
@@ -181,14 +267,20 @@ def _load(
             whole=rounds_inside(draft.kernel, loop.extent, covered),
             together=own and together,
         )
+    name = tile.registers[element]
+    target = View(buffer=name, subscripts=(add(held, here),), dtype=dtype)
+    if tile.slots:
+        number, thread = IndexVar(name=part) if part in over else ZERO, IndexVar(name=shares.threads[0].index)
+        target = View(buffer=tile.slots[name], subscripts=(number, thread, here), dtype=dtype)
     return Copy(
         id=fresh(f"{index}_load"),
         source=array,
-        target=View(buffer=tile.registers[element], subscripts=(add(held, here),), dtype=dtype),
+        target=target,
         over=(*((name, const(count)) for name, count in over.items()), (each, const(width))),
         within=within,
         access=Access.FUNNEL if funnel else Access.ALIGNED if width * dtype.size_bytes > 1 else Access.EACH,
-        digits=digits,
+        completion=Completion.CP_ASYNC if tile.slots else Completion.NOW,
+        digits=shares.band.threads,
         span=loop.span,
     )
 

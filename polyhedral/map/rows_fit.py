@@ -9,6 +9,7 @@ from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.row_room import HELD_BYTES
+from texpr.polyhedral.map.row_slots import in_chunks, slot_bytes, slot_room
 from texpr.polyhedral.mapped.candidate import Blocks, Row
 
 
@@ -41,5 +42,10 @@ def _row(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks, row: Row) ->
     held = held_by(problem, stmts, loops, choice.team * choice.cluster * width, row.line)
     if row.line not in (0, LINE_BYTES) or (row.line and (width == 1 or choice.team * width < LINE_BYTES)):
         yield f"`rows`: the runs of {named} are not counted from lines of {row.line} bytes"
-    if held is None or held_bytes(problem, held, width) > HELD_BYTES:
+    if row.slots and held is not None:
+        if not in_chunks(problem, held, width, row.line):
+            yield f"`rows`: what {named} read does not come to slots of shared memory in whole chunks"
+        if slot_bytes(problem, held, width, choice.team) > slot_room(problem.target, max(1, choice.resident)):
+            yield f"`rows`: {named} read more than the slots of so many blocks on a multiprocessor have room for"
+    elif held is None or held_bytes(problem, held, width) > HELD_BYTES:
         yield f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold"

@@ -195,7 +195,8 @@ def _tallied(problem: Problem, region: Region) -> Iterator[Tallied]:
 
 
 def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
-    """Blocks of every size, rows held or not, each reduction shared out or not, the lanes on each index of a nest."""
+    """Blocks of every size, rows held in registers, slots or not, each reduction shared out or not, the lanes on each
+    index of a nest."""
     for threads in _teams(problem):
         inner = {index: _scaled(deal, threads) for index, deal in usual.inner.items()}
         yield replace(usual, threads=threads, inner=inner, together=1, cluster=1, resident=0)
@@ -203,6 +204,7 @@ def _blocks(problem: Problem, usual: Blocks) -> Iterator[Blocks]:
         yield replace(usual, threads=together * usual.team, together=together)
     for cluster in (1, 2, 4, 8):
         yield replace(usual, cluster=cluster)
+    yield replace(usual, rows=tuple(replace(row, slots=not row.slots) for row in usual.rows))
     for row in usual.rows:
         yield _apart(usual, row.indices[0])
         yield from (_taken(usual, row.indices, width) for width in WIDTHS)

@@ -68,10 +68,12 @@ class Flat:
 class Row:
     """Indices of one extent, in text order, over each of which the threads of a block go in the same way: what several
     of them read of an array is loaded once, before the first, and held in registers. `line`: runs are counted from the
-    last multiple of so many bytes in memory before the row, whatever its alignment; 0: from its first element."""
+    last multiple of so many bytes in memory before the row, whatever its alignment; 0: from its first element. In
+    `slots` it is held in shared memory, where each thread has its own, and copied there ahead."""
 
     indices: tuple[str, ...]
     line: int = 0
+    slots: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -255,7 +255,11 @@ def _rows(value: Any, where: str) -> tuple[Row, ...]:
 
 def _row(value: Any, where: str) -> Row:
     own = _object(value, where, {field.name for field in fields(Row)})
-    return Row(indices=_names(own["indices"], f"{where}.indices"), line=_count(own["line"], f"{where}.line"))
+    return Row(
+        indices=_names(own["indices"], f"{where}.indices"),
+        line=_count(own["line"], f"{where}.line"),
+        slots=_flag(own["slots"], f"{where}.slots"),
+    )
 
 
 def _by_name(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
