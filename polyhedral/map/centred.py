@@ -9,10 +9,8 @@
         offs[b, c] = sum H h { X[b, c, h] - means[b, c] }
         squares[b, c] = sum H h { (X[b, c, h] - means[b, c]) * (X[b, c, h] - means[b, c]) }
     }
-    par C c {
-        mean[c] = (sum B b { sums[b, c] }) / f32(B * H)
-        s = sum B b { squares + (means - mean[c]) * (2.0 * offs + f32(H) * (means - mean[c])) } …
-    }
+    par C c { mean[c] = (sum B b { sums[b, c] }) / f32(B * H) }
+    par C c { s = sum B b { squares + (means - mean[c]) * (2.0 * offs + f32(H) * (means - mean[c])) } … }
 
 For every m and v the squares of X - v are those of X - m, and (m - v) times twice the sum of X - m and H times (m - v):
 nothing is asked of `mean[c]`. Where m is the mean of a row nothing cancels, so that the error is that of the author's
@@ -25,13 +23,11 @@ proved too: what is read is what was read in the same loops, and each iteration 
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 
 from texpr.grammar.ast import (
     AccOp,
     Accumulate,
-    Asm,
     Bind,
     Buffer,
     Cast,
@@ -41,9 +37,7 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexValue,
     IndexVar,
-    Intrinsic,
     Kernel,
-    Leaf,
     New,
     Node,
     Op,
@@ -65,7 +59,7 @@ from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.prove.additions import long_updates
-from texpr.polyhedral.walk import adjacent, subscript_names, touched, written
+from texpr.polyhedral.walk import adjacent, subscript_names
 
 Place = tuple[IndexVar, ...]
 
@@ -109,7 +103,7 @@ def centre(kept: Kept, ids: Collection[str]) -> Kept:
     names = Names((*names_taken(kernel), *(s.id for s in program.statements)))
     band = max(s.band for s in statements(kernel.body) if isinstance(s, Par))
     body, buffers = list(kernel.body), list(kernel.buffers)
-    before, joined = dict[int, tuple[Stmt, ...]](), set[int]()
+    before: dict[int, tuple[Stmt, ...]] = {}
     for pair in (one for one in _pairs(kept) if one.squares.leaf.id in ids):
         band += 1
         rows = _Rows(pair, names, band)
@@ -117,12 +111,7 @@ def centre(kept: Kept, ids: Collection[str]) -> Kept:
         before[pair.total.number] = rows.stmts
         for one, value in ((pair.total, rows.term), (pair.squares, rows.square)):
             body[one.number] = _shortened(body[one.number], one, pair.outer, value)
-        if pair.squares.number == pair.total.number + 1:
-            both = _as_one(body[pair.total.number], body[pair.squares.number])
-            joined |= {pair.squares.number} if both is not None else set()
-            body[pair.total.number] = both or body[pair.total.number]
-    left = [(n, stmt) for n, stmt in enumerate(body) if n not in joined]
-    stmts = tuple(each for n, stmt in left for each in (*before.get(n, ()), stmt))
+    stmts = tuple(each for n, stmt in enumerate(body) for each in (*before.get(n, ()), stmt))
     found = build_program(replace(kernel, buffers=tuple(buffers), body=stmts), max(program.work.left, 1))
     found.work.learn(program.work)
     return replace(
@@ -209,15 +198,7 @@ def _element(value: Expr) -> Read | None:
 
 
 def _renamed(value: Expr, called: Mapping[str, IndexVar]) -> Expr:
-    return rewrite(value, partial(_called, called))
-
-
-def _renamed_in(stmt: Stmt, called: Mapping[str, IndexVar]) -> Stmt:
-    return rewrite(stmt, partial(_called, called))
-
-
-def _called(called: Mapping[str, IndexVar], node: Node) -> Node:
-    return called.get(node.name, node) if isinstance(node, IndexVar) else node
+    return rewrite(value, lambda node: called.get(node.name, node) if isinstance(node, IndexVar) else node)
 
 
 def _outer(kernel: Kernel, total: _Sum, read: Read) -> int:
@@ -331,31 +312,3 @@ def _shortened(stmt: Stmt, one: _Sum, outer: int, value: Expr) -> Stmt:
     found = rewrite(stmt, change)
     assert isinstance(found, Par)
     return found
-
-
-def _as_one(first: Stmt, second: Stmt) -> Par | None:
-    """Two bands that follow one another as one of the first one's indices, where each iteration hands on to its own
-    alone; None elsewhere."""
-    if not isinstance(first, Par) or not isinstance(second, Par):
-        return None
-    nests = adjacent(first), adjacent(second)
-    own = tuple(IndexVar(name=par.index) for par in nests[0])
-    called = {b.index: a for a, b in zip(own, nests[1], strict=True)}
-    bodies = nests[0][-1].body, tuple(_renamed_in(stmt, called) for stmt in nests[1][-1].body)
-    inside = [list(statements(body)) for body in bodies]
-    if any(isinstance(stmt, Par | Asm | Intrinsic) for part in inside for stmt in part):
-        return None
-    leaves = [[stmt for stmt in part if isinstance(stmt, Leaf)] for part in inside]
-    places = [{each for leaf in part for each in touched(leaf)} for part in leaves]
-    changed = {target[0] for part in leaves for leaf in part if (target := written(leaf)) is not None}
-    common = {name for name, _ in places[0]} & {name for name, _ in places[1]} & changed
-    if any(at != own for part in places for name, at in part if name in common):
-        return None
-    last = nests[0][-1]
-
-    def change(node: Node) -> Node:
-        return replace(node, body=bodies[0] + bodies[1]) if isinstance(node, Par) and node.index == last.index else node
-
-    both = rewrite(first, change)
-    assert isinstance(both, Par)
-    return both

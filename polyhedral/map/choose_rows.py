@@ -192,7 +192,7 @@ def _long(
     streams = not line or (own is not None and own.rounds <= MOST_RUNS)
     alone = len(loops if usual is None else usual.loops) == 1
     narrow, wrote = width * 4 > ACCESS_BYTES, any(isinstance(loop, Par) for loop in loops)
-    beside = any(_reads_beside(problem, loop, loops) for loop in loops)
+    beside = len(loops) if any(_reads_beside(problem, loop, loops) for loop in loops) else 0
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     for long in usable(narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside):

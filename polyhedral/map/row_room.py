@@ -43,32 +43,38 @@ class Long(NamedTuple):
 FEW = 4 * WARP  # threads of a small block
 READ = (Long(FEW, 8, 4), Long(FEW, 6, 8))  # narrow rows that are only read, the first where they are aligned
 UNPACKED = (Long(256, 4, 4), Long(256, 4, 8))  # narrow rows that are written, their runs counted from a line
-VECTORS = (Long(256, 4, 4), Long(512, 2, 8))  # rows of whole words beside vectors of all rows
+ALIGNED = (Long(512, 4, 4, True), Long(256, 4, 4))  # of whole words beside vectors of all rows: two loops, or more
+WORDS = (Long(512, 3, 8, True),)  # those of them whose runs are counted from a line
+HALVES = (Long(512, 3, 4, True), Long(512, 2, 2, True))  # such narrow ones
 LONG = (
-    Long(256, 3, 1), READ[0], Long(512, 2, 1), Long(256, 3, 2), UNPACKED[0], UNPACKED[1], READ[1], Long(256, 3, 4),
-    Long(256, 2, 4), VECTORS[1], Long(256, 3, 8), Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16),
+    Long(256, 3, 1), READ[0], Long(512, 2, 1), Long(256, 3, 2), *HALVES, ALIGNED[0], *UNPACKED, READ[1],
+    Long(256, 3, 4), Long(256, 2, 4), *WORDS, Long(256, 3, 8), Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16),
     Long(512, 2, 16),
 )  # fmt: skip
-"""On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16 at
-.79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread that is
-bound to 64 registers has 64 such elements in 32 of them, and spills where these are unpacked before the loop that reads
-them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at .98 of a read in 4 of
-128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8, at .73 in 4 of 256. Rows
-beside vectors wait for these, too, and like a fourth block: LayerNorm of 8192 x 32000 in f32 runs at .94, with three at
-.90; of 100003 columns in bf16 at .60 and .57 (softmax at .86, in two of 4 at .81), RMSNorm in f32 at .81 in 512
-threads, at .76 in 256."""
+"""On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16
+at .79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread
+that is bound to 64 registers has 64 such elements in 32 of them, and spills where these are unpacked before the
+loop that reads them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at
+.98 of a read in 4 of 128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8,
+at .73 in 4 of 256. Rows beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32 runs at .94 with four
+blocks, at .90 with three, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in registers; of 257 x
+100003 LayerNorm runs in slots at .66 in bf16 and .73 in f32 (.58 and .68 in registers), RMSNorm at .78 and .85 (.73
+and .82). Softmax of it does better in registers (.86 and .88; .83 in slots)."""
 
 
-def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: bool) -> tuple[Long, ...]:
+def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:
     """What a row may have, the best of what has room for it first: one that several loops only read, or that is
-    written, its runs counted from a line, `beside` a vector of all rows."""
-    told = {*READ, *UNPACKED, *VECTORS}
+    written, its runs counted from a line, by so many loops `beside` vectors of all rows."""
+    own = set[Long]()
     if narrow and reads:
-        told -= {*READ[bool(line) :]}
+        own.update(READ[bool(line) :])
     if narrow and writes and line:
-        told -= {*UNPACKED}
-    if beside and not narrow:
-        told -= {*VECTORS}
+        own.update(UNPACKED)
+    if beside and line:
+        own.update((HALVES[beside > 2],) if narrow else WORDS)
+    if beside and not line and not narrow:
+        own.add(ALIGNED[beside > 2])
+    told = {*READ, *UNPACKED, *ALIGNED, *WORDS, *HALVES} - own
     return tuple(long for long in LONG if long not in told)
 
 

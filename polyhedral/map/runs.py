@@ -183,16 +183,16 @@ def each_of(
 
 
 def _at_any_address(copy: "Copies", loads: tuple[Copy, ...], moved: Sequence[Wide]) -> tuple[Node, ...]:
-    """Loads at any address, of which nothing is asked where a run is whole and no chunk of it leaves its array. The
-    few others are made one by one: to ask of each chunk what it has took as many instructions as all else. Where a
-    thread's runs are numbered, only the first and the last ones are asked, each by itself (LayerNorm of 257 x 100003 in
-    f32 ran at .64, so at .70)."""
+    """Loads at any address, of which nothing is asked where a run is whole and no chunk of it leaves its array: to ask
+    of each chunk what it has took as many instructions as all else. The few others ask, or are made one by one where a
+    thread's runs are not numbered."""
     whole = copy.whole([wide for wide in moved if wide.funnel]) if loads else None
-    if whole is None or (copy.run.line is not None and copy.run.line.part is not None):
+    if whole is None:
         return loads
     fresh = copy.draft.names.fresh
     plain = tuple(replace(load, id=fresh(f"{load.id}_whole"), within=None) for load in loads)
-    each = tuple(replace(load, access=Access.EACH) for load in loads)
+    numbered = copy.run.line is not None and copy.run.line.part is not None
+    each = loads if numbered else tuple(replace(load, access=Access.EACH) for load in loads)
     return (Guard(condition=whole, body=plain, orelse=each, padding=True, span=copy.run.span),)
 
 

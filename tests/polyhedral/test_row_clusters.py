@@ -80,17 +80,21 @@ def test_a_narrow_row_that_is_only_read_has_many_small_blocks() -> None:
     assert (found.cluster, found.threads, found.resident) == (4, 128, 8)
 
 
-def test_a_narrow_ragged_row_beside_a_vector_has_more_blocks_that_wait_by_turns() -> None:
+def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     text = """kernel k(X: bf16[257, 100003], G: bf16[100003], Y: bf16[257, 100003]) { par 257 i {
         let s = sum 100003 k { f32(X[i, k]) * f32(X[i, k]) }
         par 100003 j { Y[i, j] = bf16(f32(X[i, j]) * rsqrt(s) * f32(G[j])) }
     } }"""
-    found = one(mapped(text).candidate)[1]
-    assert (found.cluster, found.threads, found.resident) == (8, 256, 4)
-    wide = one(mapped(text.replace("bf16", "f32")).candidate)[1]
-    assert (wide.cluster, wide.threads, wide.resident) == (8, 512, 2)
-    short = text.replace("bf16", "f32").replace("257", "8192").replace("100003", "32000")
-    assert one(mapped(short).candidate)[1].resident == 4
+    again = text.replace("rsqrt(s)", "rsqrt(v)").replace(
+        "        par", "        let v = sum 100003 p { f32(X[i, p]) - s }\n        par"
+    )
+    wide = text.replace("bf16", "f32")
+    short, both = (t.replace("257", "8192").replace("100003", "32000") for t in (wide, again.replace("bf16", "f32")))
+    for program, slots in ((text, (4, 512, 3)), (again, (2, 512, 2)), (wide, (8, 512, 3)), (short, (4, 512, 4))):
+        found = one(mapped(program).candidate)[1]
+        assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == slots
+    found = one(mapped(both).candidate)[1]
+    assert not any(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == (4, 256, 4)
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"
