@@ -244,8 +244,9 @@ def _product(
     one = ones[0]
     if any(own.dtype != one.dtype or own.extent != one.extent for own in ones):
         return None
-    if one.nest.domain is not None and (len(ones) > 1 or len(one.reduction.loops) > 1 or not _is_told(one.nest)):
-        return None
+    triangular = one.nest.domain is not None
+    if triangular and (not boxes or len(ones) > 1 or len(one.reduction.loops) > 1 or not _is_told(one.nest)):
+        return None  # single warps write whole tiles
     windowed = len(one.reduction.loops) > 1
     joins = sum(side.joins for own in ones for side in own.sides)
     if joins > windowed or any((len(own.reduction.loops) > 1) > (boxes and len(ones) == 1) for own in ones):
@@ -266,7 +267,7 @@ def _product(
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
             if len(beside) < len(others):
                 continue
-            plain = one.nest.domain is None or (boxes and around.plain)  # or threads know what there is
+            plain = not triangular or around.plain  # or threads know what there is
             boxed = plain and _is_main(problem, output, rows, columns, boxes=boxes)
             found = MatrixProduct(
                 one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed

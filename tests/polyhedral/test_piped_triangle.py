@@ -15,6 +15,7 @@ from texpr.polyhedral.map.stage import problem_of
 from texpr.polyhedral.map.tile_turns import best_band, most_turns
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.piped import Piped
+from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.orders.happens import faults
 from texpr.polyhedral.orders.shortened import shortened
 from texpr.polyhedral.simulate.stage import simulate
@@ -76,3 +77,10 @@ def test_a_large_triangle_goes_to_the_tensor_cores_in_bands_that_share_its_tiles
 def test_groups_do_not_alternate_on_a_triangle() -> None:
     with pytest.raises(texpr.TExprError, match="of a triangle blocks pass over turns"):
         program("lower").compile("cuda:sm_90a", stop_after="map", mapping=piped(128, 64, alternate=True), M=200, K=40)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90"])
+def test_single_warps_take_no_triangle(target: str) -> None:
+    """They wrote all of a tile, beside the triangle too."""
+    found = program("lower").compile(f"cuda:{target}", stop_after="map", M=512, K=512).mapping.candidate
+    assert not any(isinstance(choice, Ringed) for choice in found.launches.values())
