@@ -20,6 +20,7 @@ from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.candidate_json import choices_json
+from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import element_text, leaf_text
 from texpr.polyhedral.walk import read_accesses, written
@@ -71,6 +72,9 @@ def _plain(value: Any) -> Any:
         case isl.Map():
             pieces = value.n_basic_map()
             return str(value) if pieces <= MAX_PIECES else f"a union of {pieces} relations"
+        case Order():
+            shown = {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value) if f.name != "met"}
+            return {"kind": "Order", **shown, "relation": _plain(value.relation)}
         case Span():
             return {"line": value.line, "column": value.column}
         case enum.Enum():

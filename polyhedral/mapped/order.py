@@ -12,11 +12,11 @@ from texpr.polyhedral.program import Hazard
 class Order:
     """Instances of `source` must be over before instances of `sink` begin, between threads of one `scope`.
 
-    `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops).
-    `relation` says between which threads, `{ thread[lane, warp] -> thread[lane', warp'] }`, and `distance` how many
-    iterations of the carrying loop lie between source and sink at least (None where none carries it). `buffer` and
-    `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not `computed`, has
-    no relation, and is required all the same.
+    `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops). `met` are
+    the instances that meet, whose last two dimensions are a lane and a warp, and `distance` is how many iterations of
+    the carrying loop lie between source and sink at least (None where none carries it). `buffer` and `hazard` are the
+    reason that a barrier prints. An order that took too many steps to compute is not `computed`, has no `met`, and is
+    required all the same.
     """
 
     source: str
@@ -25,8 +25,24 @@ class Order:
     hazard: Hazard
     scope: Scope
     carried_by: str | None
-    relation: isl.Map | None = field(default=None, compare=False, repr=False)
+    met: tuple[isl.Map, ...] = field(default=(), compare=False, repr=False)
     distance: int | None = field(default=None, compare=False)
     computed: bool = field(default=True, compare=False)
     source_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     sink_span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+    @property
+    def relation(self) -> isl.Map | None:
+        """`{ thread[lane, warp] -> thread[lane', warp'] }`: between which threads, for those who look at it."""
+        found: isl.Map | None = None
+        for pairs in self.met:
+            found = _threads(pairs) if found is None else found.union(_threads(pairs))
+        return found
+
+
+def _threads(pairs: isl.Map) -> isl.Map:
+    """The threads of instances."""
+    for side in (isl.dim_type.in_, isl.dim_type.out):
+        pairs = pairs.project_out(side, 0, pairs.dim(side) - 2).set_tuple_name(side, "thread")
+        pairs = pairs.set_dim_name(side, 0, "lane").set_dim_name(side, 1, "warp")
+    return pairs

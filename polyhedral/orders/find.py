@@ -38,7 +38,6 @@ from texpr.polyhedral.orders.reach import (
     least_distance,
     meetings,
     reach,
-    threads,
 )
 from texpr.polyhedral.program import Hazard, Program
 from texpr.polyhedral.walk import subscript_names
@@ -132,7 +131,7 @@ def _joined(one: Order, other: Order) -> Order:
     """An order that two pairs of accesses ask for."""
     return replace(
         one,
-        relation=None if one.relation is None or other.relation is None else one.relation.union(other.relation),
+        met=(*one.met, *other.met) if one.met and other.met else (),
         computed=one.computed or other.computed,
         distance=None if one.distance is None or other.distance is None else min(one.distance, other.distance),
     )
@@ -150,10 +149,10 @@ Question = tuple[Touch, Touch, Hazard, tuple[Node, ...], Loop | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """The scope of the threads whose accesses meet, their relation, and the least distance along the carrying loop."""
+    """The scope of the threads whose accesses meet, these, and the least distance along the carrying loop."""
 
     scope: Scope
-    relation: isl.Map | None = None
+    met: isl.Map | None = None
     distance: int | None = None
 
 
@@ -167,6 +166,7 @@ class _Finder:
         ] = {}  # by the identity of actors, and what is fixed
         self.reaches: dict[int, isl.Map | None] = {}  # by the identity of touches
         self.alike: dict[int, list[isl.Map]] = {}  # by hash: of accesses that differ in names only, the first
+        self.pairs: dict[tuple[int, int], isl.Map] = {}  # by the identity of reaches
         self.answers: dict[tuple[int, int, int, int], _Answer | None] = {}
 
     def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
@@ -210,9 +210,9 @@ class _Finder:
             hazard=hazard,
             scope=answer.scope,
             carried_by=None if carrier is None else carrier.index,
-            relation=answer.relation,
+            met=() if answer.met is None else (answer.met,),
             distance=answer.distance,
-            computed=answer.relation is not None,
+            computed=answer.met is not None,
             source_span=source.actor.span,
             sink_span=sink.actor.span,
         )
@@ -228,17 +228,24 @@ class _Finder:
         width = first.dim(IN) + second.dim(IN) + first.dim(isl.dim_type.param)
         answer, pairs = unknown, first
         with self._within_steps(span, width):
-            met = self.program.facts.within(meetings(first, second, loops, carried))
+            met = self.program.facts.within(meetings(self._together(first, second), loops, carried))
             lanes, warps = across_lanes(met), across_warps(met)
             scope = Scope.WARP if warps.is_empty() else Scope.BLOCK
             if scope is Scope.WARP and lanes.is_empty():
                 return None
             pairs = lanes.union(warps)
-            answer = _Answer(scope=scope, relation=threads(pairs), distance=far)
-        if answer.relation is not None and far is not None:
+            answer = _Answer(scope=scope, met=pairs, distance=far)
+        if answer.met is not None and far is not None:
             with self._within_steps(span, width):
                 answer = replace(answer, distance=least_distance(pairs, carried))
         return answer
+
+    def _together(self, first: isl.Map, second: isl.Map) -> isl.Map:
+        """The instances of two accesses at one element, found once for every loop that may carry an order."""
+        key = (id(first), id(second))
+        if key not in self.pairs:
+            self.pairs[key] = first.apply_range(second.reverse())
+        return self.pairs[key]
 
     @contextmanager
     def _within_steps(self, span: Span, width: int) -> Iterator[None]:

@@ -43,10 +43,9 @@ def reach(touch: Touch, within: Instances) -> isl.Map:
     return relation(domain, values).project_out(IN, loops, len(actor.dims) - loops)
 
 
-def meetings(first: isl.Map, second: isl.Map, loops: int, carried: int) -> isl.Map:
-    """The instances of two accesses at one element: in one iteration of their first `loops` loops, or, where `carried`
-    is one of those, in a later iteration of that loop and one of those around it."""
-    pairs = first.apply_range(second.reverse())
+def meetings(pairs: isl.Map, loops: int, carried: int) -> isl.Map:
+    """Of the instances of two accesses at one element those in one iteration of their first `loops` loops, or, where
+    `carried` is one of those, in a later iteration of that loop and one of those around it."""
     for number in range(min(carried + 1, loops)):
         pairs = (pairs.order_lt if number == carried else pairs.equate)(IN, number, OUT, number)
     return pairs
@@ -66,14 +65,6 @@ def _apart(pairs: isl.Map, from_end: int) -> isl.Map:
     """The pairs that differ in a dimension of the thread."""
     place = (IN, pairs.dim(IN) - from_end, OUT, pairs.dim(OUT) - from_end)
     return pairs.order_lt(*place).union(pairs.order_gt(*place))
-
-
-def threads(pairs: isl.Map) -> isl.Map:
-    """`{ thread[lane, warp] -> thread[lane', warp'] }` of instances."""
-    for side in (IN, OUT):
-        pairs = pairs.project_out(side, 0, pairs.dim(side) - 2).set_tuple_name(side, "thread")
-        pairs = pairs.set_dim_name(side, 0, "lane").set_dim_name(side, 1, "warp")
-    return pairs
 
 
 def least_distance(pairs: isl.Map, loop: int) -> int:

@@ -46,7 +46,7 @@ HAND_BUILT = (
     "overlapping",
 )
 FOR_PEOPLE = {
-    "Guard.padding", "MappedProgram.candidate", "MappedBuffer.reason", "Order.relation",
+    "Guard.padding", "MappedProgram.candidate", "MappedBuffer.reason", "Order.met",
     "Report.accesses", "Report.representative", "Report.schedule",
     *(f"AccessReport.{name}" for name in (
         "statement", "buffer", "mode", "relation", "width", "lane_stride", "distance", "sectors", "ideal_sectors",
