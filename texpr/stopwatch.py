@@ -11,6 +11,8 @@ from typing import Any, Protocol
 SWEPT_BYTES = 1 << 28  # read and written together
 ROUND_S = 0.05  # of calls with warm caches in one round, about
 LEAD_S = 0.005  # of calls before them, which are not timed: at least one is made
+BUSY_S, HEAD_START = 0.02, 2.0  # a GPU is kept busy, at most, and for so many times as long as the host takes
+MAX_COPIES = 500  # that wait for a GPU at once
 MAX_CALLS, COLD_CALLS = 200, 3  # in one round
 PRODUCT = {"cpu": 1024, "gpu": 4096}  # rows of the matrices
 COPY = "kernel copy(A: f64[N], B: f64[N]) { par N i { B[i] = A[i] } }"
@@ -85,18 +87,20 @@ class HostWatch:
 
 
 class GpuWatch:
-    """A stream: calls are timed by events on it, so that nothing of the host's time counts but what the GPU waits
-    for."""
+    """A stream: calls are timed by events on it. Copies before them keep the GPU busy until the host has enqueued them
+    all, so that nothing of the host's time counts."""
 
     def __init__(self, cupy: Any, stream: Any) -> None:
         self._cupy, self._stream = cupy, stream
         self._sweep = self.copy(SWEPT_BYTES)
+        self._sweep()
+        self._sweep_s = self._elapsed(self._record(self._sweep))
 
     def warm(self, call: Call) -> float:
         once = self._elapsed(self._record(call))
-        for _ in range(calls_in(LEAD_S, once)):
-            call()
-        count = calls_in(ROUND_S, once)
+        host_s = self._enqueued(call, calls_in(LEAD_S, once))
+        count = max(1, min(calls_in(ROUND_S, once), int(BUSY_S / (HEAD_START * host_s))))
+        self._keep_busy(count * host_s)
         begin, end = self._events()
         begin.record(self._stream)
         for _ in range(count):
@@ -105,11 +109,23 @@ class GpuWatch:
         return self._elapsed((begin, end)) / count
 
     def cold(self, call: Call) -> float:
-        pairs = []
+        host_s, pairs = self._enqueued(call, 1), []
         for _ in range(COLD_CALLS):
-            self._sweep()
+            self._keep_busy(host_s)
             pairs.append(self._record(call))
         return statistics.median([self._elapsed(pair) for pair in pairs])
+
+    def _enqueued(self, call: Call, count: int) -> float:
+        """Seconds that the host takes to enqueue a call, of so many."""
+        begin = time.perf_counter()
+        for _ in range(count):
+            call()
+        return max(1e-6, (time.perf_counter() - begin) / count)
+
+    def _keep_busy(self, host_s: float) -> None:
+        """Copies through all caches, one at least, for longer than the host is to take."""
+        for _ in range(max(1, min(MAX_COPIES, round(HEAD_START * host_s / self._sweep_s + 0.5)))):
+            self._sweep()
 
     def copy(self, size_bytes: int) -> Call:
         with self._stream:

@@ -241,7 +241,8 @@ class _Course:
         runs = self._compiled(entrants)
         times = self._raced(runs, watch, arrays, stream)
         measured = [self._measured(one, times[one], times[own], launches) for one in runs]
-        faster = Entrant(_fastest(times, own))
+        names = [one.launch for one in launches]
+        faster = Entrant(tuple(sorted(_fastest(times, own), key=lambda pair: names.index(pair[0].launch))))
         if len(faster.picked) > 1:  # several launches have a faster choice
             runs = self._compiled([own, faster])
             again = self._raced(runs, watch, arrays, stream)

@@ -205,11 +205,23 @@ def test_cold_calls_on_a_gpu_follow_a_copy_through_all_caches() -> None:
     cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda begin, end: 2.0, runtime=runtime)
     cupy = SimpleNamespace(cuda=cuda, ones=lambda count: memory, empty_like=lambda array: memory)
     watch = GpuWatch(cupy, Stream(ptr=7))
+    log.clear()
     assert watch.cold(lambda: log.append("call")) == 2e-3
-    assert log == ["sweep", "event", "call", "event"] * 3 + ["wait"] * 3
+    assert log == ["call", *["sweep", "event", "call", "event"] * 3, *["wait"] * 3]
     log.clear()
     assert watch.warm(lambda: log.append("call")) == 2e-3 / 25  # 50 ms of 2 ms
-    assert log == ["event", "call", "event", "wait", *["call"] * 2, "event", *["call"] * 25, "event", "wait"]
+    assert log == ["event", "call", "event", "wait", *["call"] * 2, "sweep", "event", *["call"] * 25, "event", "wait"]
+
+
+def test_a_gpu_is_kept_busy_until_the_host_has_enqueued_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = GpuWatch.__new__(GpuWatch)
+    swept: list[int] = []
+    monkeypatch.setattr(watch, "_sweep", lambda: swept.append(1), raising=False)
+    monkeypatch.setattr(watch, "_sweep_s", 1e-4, raising=False)
+    for host_s, copies in ((1e-6, 1), (1e-4, 2), (1e-3, 20), (1.0, stopwatch.MAX_COPIES)):
+        swept.clear()
+        watch._keep_busy(host_s)
+        assert copies <= len(swept) <= copies + 1
 
 
 def test_a_cold_call_on_the_cores_follows_one_too(monkeypatch: pytest.MonkeyPatch) -> None:
