@@ -165,9 +165,9 @@ def test_the_places_of_a_window_are_steps_and_its_rows_boxes() -> None:
     kernel = texpr.parse(f"kernel g({HEAD}) {{ par 4 n, 56 h, 56 w, 64 o {{ Y[n, h, w, o] = {padded()} }} }}").only
     found = str(kernel.compile("cuda:sm_90a", stop_after="map").mapping)
     for line in (
-        "r = c_step % 9 / 3",
-        "s = c_step % 9 % 3",
-        "from X[n_first_1, h_first_1 + h_row_1 + r - 1, w_first_1 + w_row_1 + s - 1, 64 * (c_step / 9) + y]",
+        "r = c_step / 3",
+        "s = c_step % 3",
+        "from X[n_first_1, h_first_1 + h_row_1 + r - 1, w_first_1 + w_row_1 + s - 1, y]",
         "copy Y[n_first, h_first + 2 * warp + h_row, w_first + w_row, o_tile + 64 * chunk + y]",
     ):
         assert line in found
