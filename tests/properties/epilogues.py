@@ -81,6 +81,8 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
     ((name, choice),) = found.launches.items()
     if not isinstance(choice, Piped):
         return None
+    if draw.random() < 0.35:
+        return _shared(text, draw, found)
     cluster = draw.choice((1, 1, 2))
     own = replace(
         choice,
@@ -93,6 +95,30 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
     sizes = {"M": 8 * draw.randint(1, 12), "N": 8 * draw.randint(1, 12), "K": 8 * draw.randint(1, 10)}
     candidate: Candidate = replace(found, launches={name: own})
     return kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, **sizes).mapping.program
+
+
+def _shared(text: str, draw: random.Random, found: Candidate) -> MappedProgram:
+    """In one tile that several blocks share, sometimes of the columns of the result as rows."""
+    ((name, choice),) = found.launches.items()
+    assert isinstance(choice, Piped)
+    few = draw.random() < 0.5 and "E[" not in text
+    split = draw.choice((2, 4)) if few else 2
+    columns = 8 * split if few else 32 * split
+    sides = (choice.along, choice.across) if few else (choice.across, choice.along)
+    most = dict(zip(sides, (64, columns), strict=True))
+    own = replace(choice, across=sides[0], along=sides[1], tile=most, stages=2, split=split, persistent=split)
+    sizes = {size: 8 * draw.randint(1, most[index] // 8) for size, index in zip("MN", "ij", strict=True)}
+    return (
+        texpr.parse(text)
+        .only.compile(
+            "cuda:sm_90a",
+            stop_after="map",
+            mapping=replace(found, launches={name: own}),
+            K=8 * draw.randint(8 * split, 12 * split),
+            **sizes,
+        )
+        .mapping.program
+    )
 
 
 def arguments(found: MappedProgram, seed: int) -> dict[str, Any]:
