@@ -13,6 +13,9 @@ torch._int_mm, and torch._scaled_mm, with sums that are as exact as ours, and `f
 
 --arch sm_90: without wgmma, by single warps and `mma.sync`, as every target from sm_80 on has it; an H200 runs it, too.
 
+--cold: every launch has other arrays, so many that none is in the L2 cache any more; beside a sum that only reads the
+larger factor (needs CuPy).
+
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
 """
@@ -36,6 +39,17 @@ SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025
 CASES = ("nn", "nt", "tn", "tt")
 BATCHED = (64, 512, 512, 512)
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
+ROTATED_BYTES = 420 << 20  # several times the L2 cache
+READ_ONLY = """extern "C" __global__ void __launch_bounds__(512)
+read_only(const uint4* from, unsigned* to, long long n) {
+  unsigned found = 0;
+  for (int k = 0; k < 4; ++k) {
+    const long long at = (blockIdx.x * 4ll + k) * 512 + threadIdx.x;
+    if (at < n) { const uint4 x = from[at]; found += x.x ^ x.y ^ x.z ^ x.w; }
+  }
+  found = __reduce_add_sync(~0u, found);
+  if (threadIdx.x % 32 == 0) to[blockIdx.x * 16 + threadIdx.x / 32] = found;
+}"""
 TEXT = """kernel matmul(A: {dtype}[{batch}{a}], B: {dtype}[{batch}{b}], C: {result}[{batch}M, N]) {{
     par {loop}M i, N j {{
         C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}{attr}
@@ -143,13 +157,14 @@ def run(out: Path, options: argparse.Namespace) -> int:
         if not (out / product.name).exists():
             print(f"{product.name}: not built")
             continue
-        rows[product.name] = {"device": torch.cuda.get_device_name(0), **measure(torch, product, out, options.rounds)}
+        found = measure(torch, product, out, options.rounds, cold=options.cold)
+        rows[product.name] = {"device": torch.cuda.get_device_name(0), **found}
         (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
         print(line_of(product, rows[product.name]), flush=True)
     return 0 if rows and all(row["right"] for row in rows.values()) else 1
 
 
-def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, Any]:
+def measure(torch: Any, product: Product, out: Path, rounds: int, *, cold: bool) -> dict[str, Any]:
     from gpu_timing import graph_of, interleaved
     from memory_measure import first_call
     from memory_problems import error_of
@@ -166,8 +181,7 @@ def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, A
     given = {name: drawn(torch, (*batch, *shape), dtype) for name, shape in shapes.items()}
     poison = float("nan") if out_type.is_floating_point else -77
     result = torch.full((*batch, product.m, product.n), poison, device="cuda", dtype=out_type)
-    a = given["A"] if left == "n" else given["A"].mT
-    b = given["B"] if right == "n" else given["B"].mT
+    a, b = sides_of(given, product.case)
     wanted = a.double() @ b.double()
     kernel(**given, C=result)
     again = torch.full_like(result, poison)
@@ -180,13 +194,25 @@ def measure(torch: Any, product: Product, out: Path, rounds: int) -> dict[str, A
     row["right"] = errors["texpr"] <= limit and row["same bits"]
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
-    graphs = {
-        "texpr": (graph_of(torch, lambda n, stream: kernel(**given, C=result), launches), launches),
-        **{
-            name: (graph_of(torch, lambda n, stream, act=act: act(), launches), launches) for name, act in peers.items()
-        },
+    bytes_ = sum(array.numel() * array.element_size() for array in given.values())
+    count = -(-ROTATED_BYTES // bytes_) if cold else 1
+    launches = max(launches, count)
+    sets = [given, *({name: array.clone() for name, array in given.items()} for _ in range(count - 1))]
+    others = [peers_of(torch, product, *sides_of(own, product.case)) for own in sets]
+    acts: dict[str, Callable[[int, int], object]] = {
+        "texpr": lambda n, stream: kernel(**sets[n % count], C=result),
+        **{name: lambda n, stream, name=name: others[n % count][name]() for name in peers},
     }
+    if cold:
+        acts["read-only sum"] = read_only(torch, [max(own.values(), key=lambda array: array.numel()) for own in sets])
+    graphs = {name: (graph_of(torch, act, launches), launches) for name, act in acts.items()}
     return {**row, "ms": interleaved(torch, graphs, rounds)}
+
+
+def sides_of(given: dict[str, Any], case: str) -> tuple[Any, Any]:
+    """Both factors as they are multiplied."""
+    left, right = (own if letter == "n" else own.mT for own, letter in zip(given.values(), case, strict=True))
+    return left, right
 
 
 def torch_type(torch: Any, name: str) -> Any:
@@ -231,6 +257,22 @@ def runs(torch: Any, act: Callable[[], Any]) -> bool:
     return True
 
 
+def read_only(torch: Any, arrays: list[Any]) -> Any:
+    """A launch that reads all of one of the arrays, and nearly nothing else."""
+    import cupy
+
+    kernel, chunks = cupy.RawKernel(READ_ONLY, "read_only"), arrays[0].numel() * arrays[0].element_size() // 16
+    blocks = -(-chunks // 2048)
+    sums = torch.empty(16 * blocks, device="cuda", dtype=torch.int32)
+
+    def act(number: int, stream: int) -> None:
+        with cupy.cuda.ExternalStream(stream):
+            own = arrays[number % len(arrays)].data_ptr()
+            kernel((blocks,), (512,), (own, sums.data_ptr(), chunks))
+
+    return act
+
+
 def line_of(product: Product, row: dict[str, Any]) -> str:
     times = {name: statistics.median(found) for name, found in row["ms"].items()}
     rate = {name: product.operations / took / 1e9 for name, took in times.items()}
@@ -252,6 +294,7 @@ def main() -> int:
     parser.add_argument("--result", choices=TOLERANCE)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()
     return build(options.out, options) if options.action == "build" else run(options.out, options)
 

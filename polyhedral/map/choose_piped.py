@@ -3,7 +3,7 @@
     bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
     bf16 1000 x 1304 x 2056     tiles of 64 x 192, two blocks a cluster, 6 stages: one wave
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
-    bf16 128 x 4096 x 4096      tiles of 64 x 128, two blocks for each, which share what is summed
+    bf16 128 x 4096 x 4096      tiles of 128 x 64, two blocks for each, which share what is summed
     bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
 
 A wave of tiles takes what is around its products, and for each step of k what its tensor cores need, or what comes from
@@ -26,7 +26,7 @@ from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.way_back import PANEL
+from texpr.polyhedral.map.way_back import PANEL, panel_of
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty, which matters where memory takes no longer
@@ -42,6 +42,8 @@ LINE_BYTES, LINES = 128, 1.75  # of the L2 cache: more of them where a row of a 
 POWER = 0.2  # that what comes takes, in its own time
 TILE_US, AREA_US, AREA = 0.8, 0.7, 1 << 15  # around the products of a tile, and the way back of so many elements
 HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and boxes of half panels on the way in
+CUT_BOXES, PAIRS = 1.25, 1.06  # such boxes where the blocks of a cluster cut panels; pairs of one warpgroup each
+LARGER = 2  # times as large as the other factor: the one that is to be brought less often, all else alike
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
 CLUSTER_US = 1.7  # to begin with blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
@@ -122,8 +124,8 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
         if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns):
             yield product, tile
     extents = (*product.extents, *(par.extent for par in product.others))
-    whole = not product.window.loops and product.domain is None
-    if not whole or not all(constant_value(extent) for extent in extents):
+    plain = not product.window.loops and product.domain is None and product.dtype.bits == 16  # what was measured
+    if not plain or not all(constant_value(extent) for extent in extents):
         return
     few = product.sizes(problem)[0] < LEAST_SIDE
     turned = matrix_product(problem, region, product.columns.index) if few else None
@@ -172,16 +174,18 @@ def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
     return product.sizes(problem)[0] if boxes is None else GROUP_ROWS * problem.representative(boxes.total, {})
 
 
-def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float]:
-    """How long a launch takes, about, and how long if memory took no time."""
+def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float, int]:
+    """How long a launch takes, about, how long if memory took no time, and how often the larger factor is brought."""
     rows, columns, depth = product.sizes(problem)
     waves = -(-_clusters(problem, product, tile) // (problem.target.multiprocessors // (tile.cluster * tile.split)))
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
-    lines = min(rows, tile.rows) * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
+    lines = tile.rows * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
     step = _step(tile.rows * wide * STEP_BYTES / PRODUCT_BYTES, lines * STEP_BYTES)
     if tile.columns % PANEL:
-        step *= HALVES if product.columns.k_contiguous else HALF_BOXES
+        cut = tile.columns // panel_of(tile.columns) % tile.cluster
+        step *= HALVES if product.columns.k_contiguous else CUT_BOXES if cut else HALF_BOXES
+    step *= PAIRS if tile.cluster > tile.groups else 1.0
     around = TILE_US + AREA_US * tile.rows * wide / AREA
     steps = -(-problem.representative(product.steps, {}) // tile.split)
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
@@ -189,7 +193,12 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
-    return max(found, moved / MEMORY_BYTES), found
+    often = 0
+    if columns * product.sums >= LARGER * rows:
+        often = -(-rows // (tile.rows * tile.cluster))
+    elif rows >= LARGER * columns:
+        often = -(-columns // tile.columns)
+    return max(found, moved / MEMORY_BYTES), found, often
 
 
 def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:

@@ -69,7 +69,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1 or 2 blocks"
         return
-    narrow = NARROW if not product.boxed else ()
+    narrow = NARROW if not product.boxed and product.dtype.bits == 16 else ()
     if columns not in (*narrow, *range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2)):
         yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
     most = MOST_HELD // product.sums
