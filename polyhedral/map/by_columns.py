@@ -19,6 +19,7 @@ from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp,
 from texpr.grammar.index.expr import add, ceildiv, combine, const, constant_value, multiply
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.crew import Crew, Part
+from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.meeting import by_the_last, left_in_memory, shared_parts
 from texpr.polyhedral.map.part_lines import own_columns
@@ -193,8 +194,9 @@ def _over_blocks(column: _Column, parts: Sequence[Part], end: End) -> tuple[list
 def groups_of_last(choice: Parted, count: int) -> int:
     """How many threads of the last block share what all blocks left of each of so many elements, where they left more
     than one asks for at a time."""
-    parts = max(choice.blocks.values(), default=1)
-    return choice.threads // count if parts > TOGETHER and choice.threads % count == 0 else 1
+    many = max(choice.blocks.values(), default=1) > TOGETHER
+    fits = is_power_of_two(count) and is_power_of_two(choice.threads)
+    return max(1, choice.threads // count) if many and fits else 1
 
 
 def _in_groups(column: _Column) -> _Column:

@@ -78,6 +78,21 @@ def test_several_threads_share_what_many_blocks_left_of_an_element(name: str, gr
         np.testing.assert_array_equal(got[array], found, err_msg=array)
 
 
+@pytest.mark.parametrize(("threads", "lanes", "strip"), [(96, 8, 48), (224, 8, 0)])
+def test_threads_that_are_no_power_of_two_share_no_element_of_the_last_block(
+    threads: int, lanes: int, strip: int
+) -> None:
+    text = "kernel k(X: bf16[M, 8 * N], C: f32[8 * N]) { par 8 * N j { C[j] = sum M i { f32(X[i, j]) } } }"
+    first = choice(mapped(SUM))
+    assert isinstance(first, Parted)
+    changed = replace(first, deal=(("j", lanes),), threads=threads, blocks={"i": 19}, ahead=2, resident=0, strip=strip)
+    found = mapped(text)
+    assert isinstance(found.candidate, Candidate)
+    (name,) = found.candidate.launches
+    program = mapped(text, choices=replace(found.candidate, launches={name: changed}))
+    assert not any(b.name.endswith("_totals") for b in program.buffers.values() if b.memory is Memory.SHARED)
+
+
 def test_a_block_ends_one_chunk_less_than_it_reads() -> None:
     found = choice(mapped(SUM, M=32749, N=4093))
     assert isinstance(found, Parted)
