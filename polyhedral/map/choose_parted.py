@@ -18,7 +18,7 @@ from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.by_columns import ends_columns
-from texpr.polyhedral.map.crew import covered_by_block
+from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
@@ -50,9 +50,12 @@ address are two each, for which a thread has no registers beside those of anothe
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
+FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
+MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
 PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
 CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
-MANY_CHUNKED = 4  # but not where none of them share columns: 257 x 100003 in bf16 runs at .93 so, at .91 with three
+SHARED_AHEAD = 4  # rounds of wide strips that blocks share: f32 of 4093 columns runs at .964 so, at .955 with eight
+BUSY, FILLED = 0.95, 0.85  # of the blocks that run at a time, and of the elements that their threads read, at least
 SLACK = 0.03  # of the threads of a GPU, which fewer parts are worth
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
 LEAST = 64  # threads of a block that has several elements, at least
@@ -202,13 +205,11 @@ def _own(choice: Parted, lanes: int, index: str) -> int:
 def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
     """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
     par, target = nest.pars[lane], problem.target
-    threads = threads_asked(problem.kernel, target) or ACROSS
-    (one,) = found.reductions if len(found.reductions) == 1 else (None,)
-    if one is None:
+    if width < PICKED and any(isinstance(update, Pick) for one in found.reductions for update in one.updates):
         return None
-    moved = max(1, sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one)))
+    threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
 
-    def made(lanes: int) -> Parted | None:
+    def made(lanes: int, threads: int = threads) -> Parted | None:
         fits = 1 < lanes < threads and threads % lanes == 0
         name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
         if name is None:
@@ -224,34 +225,54 @@ def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, 
         )
         return choice if ends_columns(choice, par.index) else None
 
-    asked, others = blocks_asked(problem.kernel, target), prod(sizes) // sizes[lane]
-    alone = made(threads // width)
-    if alone is not None:
-        resident = asked or max(1, MANY_CHUNKED * ACROSS // threads)
-        alone = replace(alone, ahead=max(1, MAX_AHEAD // moved), resident=resident)
-        strip = _even_strip(target, alone, sizes[lane], others, width)
-        if strip:
-            return replace(alone, strip=strip)
-    if width < PICKED and any(isinstance(update, Pick) for update in one.updates):
-        return None
-    found_ = [choice for share in LANES if (choice := made(target.warp_size // share)) is not None]
-    best = min(reversed(found_), key=lambda choice: _read(choice, sizes[lane]), default=None)
+    able = [choice for share in reversed(LANES) if (choice := made(target.warp_size // share)) is not None]
+    best = min(able, key=lambda choice: _read(choice, sizes[lane]), default=None)
     if best is None:
         return None
-    ahead = max(1, AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * moved))
+    (one,) = found.reductions
+    team = team_of(best)
+    rows = -(-problem.representative(one.over.extent, {}) // team)
+    tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // _own(best, threads // team, par.index))
+    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
+    most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
+    if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
+        if width >= PICKED:
+            return None  # of 257 x 100003 in bf16: .79 of a read for sums, and .86 with shifted chunks
+        most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
+    else:  # what a last turn costs, columns must be long for
+        others = prod(sizes) // sizes[lane]
+        for own, ahead in ((threads, MAX_AHEAD), (ALONG, SHARED_AHEAD)):
+            if own != threads and threads_asked(problem.kernel, target) is not None:
+                continue
+            choice = made(own // width, own)
+            if choice is None:
+                continue
+            several = asked or max(1, 2 * ALONG // own)
+            choice = replace(choice, ahead=max(1, ahead // max(1, moved)), resident=several)
+            strip = _even_strip(target, choice, sizes[lane], others, width, shared=own != threads)
+            if strip:
+                return replace(choice, strip=strip)
+    ahead = max(1, most)
     registers = _registers(problem, nest, found, best.widths, ahead, chunks=1)
     resident = max(1, min(CHUNKED, REGISTERS // (threads * registers)))
     return replace(best, ahead=ahead, resident=asked or resident)
 
 
-def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int) -> int:
-    """How many elements a block ends, so that as many blocks as run at a time come out even, or nearly; 0 where there
-    are so few that several share their elements."""
+def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:
+    """How many elements a block ends, so that as many blocks as run at a time come out even, or nearly, where several
+    have `shared` elements, or none have; 0 where that is not so, or leaves threads idle."""
     ((_, lanes),) = choice.deal
     at_once, most = target.multiprocessors * choice.resident, own_columns(choice, lanes, width)
-    blocks = others * -(-size // most)
-    tiles = -(-blocks // at_once) * at_once // others
-    return min(most, width * -(-size // (tiles * width))) if 2 * blocks > at_once else 0
+    tiles = -(-size // most)
+    if not shared and 2 * others * tiles <= at_once:
+        return 0
+    if not shared:
+        tiles = -(-others * tiles // at_once) * at_once // others
+    strip = min(most, width * -(-size // (tiles * width)))
+    blocks = others * -(-size // strip)
+    parts = at_once // blocks
+    even = parts > 1 and parts * blocks >= BUSY * at_once and strip >= FILLED * most
+    return strip if even or not shared else 0
 
 
 def _read_by(problem: Problem, one: Reduction) -> set[Element]:

@@ -151,7 +151,7 @@ class Rounds:
             wide = found.vectors(self.width).wide
         held = {one.element: self._register(one) for one in wide}
         nodes = through(nodes, {element: (name, (self._place(),)) for element, name in held.items()})
-        alone = self._alone()
+        alone = self._alone(wide)
         round_ = ZERO if self.round is None else IndexVar(name=self.round.name)
         nodes = through(nodes, {element: (name, (round_,)) for element, name in alone.items()})
         extent = constant_value(over.extent)
@@ -170,7 +170,7 @@ class Rounds:
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in (*held.values(), *alone.values()))
-        loads = self._loads(wide, held) if crew.origin is None else self._by_chunks(wide, held, alone)
+        loads = self._loads(wide, held, alone) if crew.origin is None else self._by_chunks(wide, held, alone)
         return (*fresh, *loads, *nodes)
 
     def change(self) -> Change:
@@ -178,9 +178,12 @@ class Rounds:
         here = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
         return self.crew.into(self.parts, self.reduction.updates, here)
 
-    def _loads(self, wide: Sequence[Wide], held: Mapping[Element, str]) -> tuple[Node, ...]:
+    def _loads(
+        self, wide: Sequence[Wide], held: Mapping[Element, str], alone: Mapping[Element, str]
+    ) -> tuple[Node, ...]:
         """The loads. Where there is a row for each and no chunk leaves its array, none is asked."""
-        loads = tuple(self._load(one, held[one.element]) for one in wide)
+        rows: tuple[Node, ...] = tuple(self._row(element, name, asks=True) for element, name in alone.items())
+        loads = (*rows, *(self._load(one, held[one.element]) for one in wide))
         funnels = [one for one in wide if one.funnel]
         if not funnels:
             return loads
@@ -200,7 +203,8 @@ class Rounds:
             if inside is None:
                 return loads
             ends.append(inside)
-        plain = tuple(self._load(one, held[one.element], asks=False) for one in wide)
+        rows = tuple(self._row(element, name, asks=False) for element, name in alone.items())
+        plain = (*rows, *(self._load(one, held[one.element], asks=False) for one in wide))
         condition = conjunction(tuple(dict.fromkeys(ends)))
         return (Guard(condition=condition, body=plain, orelse=loads, padding=True, span=over.span),)
 
@@ -258,9 +262,9 @@ class Rounds:
         within = Within(begin=begin, end=end, other=other, exact=exact, unseen=unseen, inside=not exact)
         return replace(load, within=within)
 
-    def _alone(self) -> dict[Element, str]:
-        """Registers for what each row has once, by its element."""
-        if self.crew.origin is None:
+    def _alone(self, wide: Sequence[Wide]) -> dict[Element, str]:
+        """Registers for what each row has once, by its element: it would else be waited for behind loads in chunks."""
+        if self.crew.along is None or not (self.crew.origin or any(one.funnel for one in wide)):
             return {}
         found = dict[Element, str]()
         for element in rows_alone(self.draft.problem, self.reduction, self.along):
