@@ -6,7 +6,7 @@ layouts -> bytes of workspace -> bytes of shared memory, those of synchronisatio
 from texpr.codegen.device_memory import check_workspace, place_workspace
 from texpr.codegen.layout import check_layouts
 from texpr.codegen.shared_memory import check_resident, check_shared, place_shared, stage_bytes
-from texpr.codegen.sync_memory import place_syncs
+from texpr.codegen.sync_memory import check_syncs, place_syncs
 from texpr.grammar.ast import Role
 from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.layout.value import Placed
@@ -32,8 +32,9 @@ def plan(program: MappedProgram) -> PlannedProgram:
     for launch in launches(program.host):
         name, found = launch.name, blocks[launch.name]
         places, shared_bytes[name] = place_shared(found, program.target, launch.stages)
-        check_shared(name, found, places, shared_bytes[name], launch.stages)
+        end = check_shared(name, found, places, shared_bytes[name], launch.stages)
         syncs[name], shared_bytes[name] = place_syncs(launch, shared_bytes[name], program.target)
+        check_syncs(launch, end, syncs[name], shared_bytes[name])
         check_resident(program, launch, shared_bytes[name])
         offsets |= {buffer: const(place) for buffer, place in places.items()}
         slots |= {buffer.name: stage_bytes(buffer) for buffer in found if buffer.name in launch.stages}

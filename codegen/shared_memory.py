@@ -70,8 +70,9 @@ def check_shared(
     offsets: Mapping[str, int],
     total_bytes: int,
     stages: Mapping[str, int],
-) -> None:
-    """Verify a plan pair by pair: InternalError for an overlap, a misaligned or missing buffer, or a wrong total."""
+) -> int:
+    """Verify a plan pair by pair: InternalError for an overlap, a misaligned or missing buffer, or a wrong total. Where
+    the last buffer ends."""
     shared = [b for b in buffers if b.memory not in (Memory.REG, Memory.GLOBAL)]
     if {b.name for b in shared} != set(offsets):
         raise InternalError(f"{name}: the shared plan and the shared buffers differ")
@@ -90,3 +91,4 @@ def check_shared(
         for other_start, other_stop, second in ranges[number + 1 :]:
             if max(start, other_start) < min(stop, other_stop):
                 raise InternalError(f"{name}: {first} and {second} overlap in shared memory")
+    return max((stop for _, stop, _ in ranges), default=0)

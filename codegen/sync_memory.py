@@ -4,6 +4,8 @@ slot of a pipe, and the turn that a block took, for its threads to read.
     ring: 3 slots, buffers up to byte 772   ->   mbarriers of ring at byte 776, total 824
 """
 
+from collections.abc import Mapping
+
 from texpr.grammar.diagnostics import InternalError, fail
 from texpr.polyhedral.mapped.between import Turn
 from texpr.polyhedral.mapped.program import Launch
@@ -31,3 +33,17 @@ def place_syncs(launch: Launch, end: int, target: Target) -> tuple[dict[str, int
         why = f"the shared buffers and pipes of {launch.name} take {end} bytes; {target.name} has {target.shared_bytes}"
         raise fail("E0403", f"{why} per block", launch.span, help="use smaller tiles, or fewer stages")
     return offsets, end
+
+
+def check_syncs(launch: Launch, end: int, offsets: Mapping[str, int], total_bytes: int) -> None:
+    """Verify the places of what synchronises: InternalError where it lies in the buffers, which end at `end`, behind
+    the block's bytes, at no multiple of an mbarrier, or where something else of it lies."""
+    sizes = {pipe.name: SLOT_BYTES * pipe.stages for pipe in launch.pipes}
+    free = end
+    for name, at in sorted(offsets.items(), key=lambda placed: placed[1]):
+        size = sizes.get(name, TURN_BYTES)
+        if at < free or at % MBARRIER_BYTES or at + size > total_bytes:
+            raise InternalError(f"{launch.name}: {name} is misplaced at byte {at}, behind what ends at {free}")
+        free = at + size
+    if not sizes.keys() <= offsets.keys():
+        raise InternalError(f"{launch.name}: a pipe has no place in shared memory")

@@ -21,7 +21,7 @@ released this is asked of all its slots, over all loops, whether an order says s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,8 +70,8 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
     wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
     keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that
-    share tiles out, as those that no tile divides never are; alternatives, as that an earlier case of a mapping does
-    not hold, they need not.
+    share tiles out (as those that no tile divides never are), or of a product that a tile divides the last one alone;
+    alternatives, as that an earlier case of a mapping does not hold, they need not.
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
@@ -82,8 +82,14 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
     few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
     more = [(2 * stages + 1) << times for times in range(1, MOST_DOUBLED if program.kernel.sizes else 1)]
-    for blocks in (True, False):
-        units = {size.name: _unit(size.name, divided, plain, blocks=blocks) for size in program.kernel.sizes}
+    order = [size.name for size in program.kernel.sizes]
+    alone = [
+        replace(one, sizes=frozenset(sorted(one.sizes, key=order.index)[-1:]))
+        for one in divided
+        if one.sizes <= {*order}
+    ]
+    for found, blocks in ((divided, True), (divided, False), (alone, False)):
+        units = {name: _unit(name, found, plain, blocks=blocks) for name in order}
         for turns in (*few, *more):
             sizes = {name: turns * unit for name, unit in units.items()}
             if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):

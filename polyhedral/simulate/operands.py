@@ -13,9 +13,10 @@ import numpy as np
 from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.layout.extent import extent
-from texpr.polyhedral.layout.make import CHUNK_BYTES
+from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES, swizzled
 from texpr.polyhedral.layout.place import coordinates
-from texpr.polyhedral.layout.value import Layout, Unit
+from texpr.polyhedral.layout.value import Layout, Unit, Xor
+from texpr.polyhedral.mapped.atoms import WARP_MATRICES
 from texpr.polyhedral.mapped.atoms import Operand as Taken
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.places import Memory
@@ -138,12 +139,28 @@ def _check_taken(node: Tiled, view: View, taken: Taken, cells: Cells, found: Ele
 
 
 def _check_rows(node: Tiled, view: View, cells: Cells, found: Elements, at: Lanes) -> None:
-    """E0604 unless each row of a matrix is a whole chunk of memory; rows lie anywhere."""
+    """E0604 unless each row of a matrix is a whole chunk of memory, and chunks lie under the swizzle that the atom's
+    wrapper finds them by, where it has one; rows lie anywhere."""
+    if cells.layout.xor != _swizzle(node, view, cells):
+        raise failure(f"{node.id}: {view.buffer} lies under another swizzle than {node.atom.name} takes", node.span)
     count = CHUNK_BYTES // view.dtype.size_bytes
     column = np.asarray(at.values[node.over[-1][0]]) % count
     first = found.place % cells.step - column
     if (first % count != 0).any() or (np.diff(first)[np.diff(column) > 0] != 0).any():
         raise failure(f"{node.id}: the rows of {view.buffer} are no chunks of {CHUNK_BYTES} bytes", node.span)
+
+
+def _swizzle(node: Tiled, view: View, cells: Cells) -> Xor | None:
+    """The swizzle that a tile in shared memory is to have: of what warps load for products that of the atom's tile, of
+    whole rows of sums that of the rows of their box; else any."""
+    assert isinstance(node, Unload), "what is moved by rows"
+    tile = node.atom.operands["source" if node.atom.loads else "target"].layout
+    if node.atom.loads:
+        return tile.xor or cells.layout.xor
+    columns, size = constant_value(node.over[-1][1]) or 0, view.dtype.size_bytes
+    if constant_value(tile.shape[0]) != MATRIX[0] * WARP_MATRICES or columns * size not in SWIZZLES:
+        return cells.layout.xor
+    return swizzled((columns,), size, columns * size).xor
 
 
 def _order(node: Tiled, view: View, taken: Taken) -> tuple[str, str]:

@@ -21,7 +21,11 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-FALSE: dict[tuple[str, str], str] = {}  # of a tool and a group: why what the tool says is not so
+FALSE = {
+    ("initcheck", "laid"): "rows go back from a workspace in chunks, of which the last one has elements behind its row "
+    "that nobody wrote; they are read and not kept",
+}  # of a tool and a group: why what the tool says is no fault
+API = {"memcheck": ("--report-api-errors", "no")}  # cuda-core asks for a context before there is one
 LIMIT = 300  # seconds of a process
 SIZES = {"M": 200, "N": 136, "K": 200}
 
@@ -94,7 +98,16 @@ def groups(out: Path, tool: str) -> Iterator[Group]:
 
 def checked(out: Path, tool: str, group: Group) -> tuple[str, str, int, str]:
     """What a tool says of a group: its errors (-1: none were counted), and the last line of the process."""
-    command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all", sys.executable, *group.command]
+    command = [
+        "compute-sanitizer",
+        "--tool",
+        tool,
+        *API.get(tool, ()),
+        "--target-processes",
+        "all",
+        sys.executable,
+        *group.command,
+    ]
     log = out / f"{tool}-{group.name}.log"
     with log.open("w") as file:
         try:

@@ -3,8 +3,7 @@
     python tests/polyhedral/planted_found.py [KERNEL…]       prints the table; 1 where one is not found by both
 
 The checkers are those of syncs and of where buffers lie; the simulator runs the planned program, `cuda-host` the text
-that is emitted of it, each under a few seeds. What they say is in the table in few words; a fault that the emitter
-refuses (E0502) never reaches a GPU, and says so.
+that is emitted of it, each under a few seeds. `tests/golden/planted_faults.md` is what this prints.
 """
 
 import sys
@@ -15,6 +14,7 @@ from planted import KERNELS, faults
 from texpr.codegen.host_run import HostBackend, HostModule
 from texpr.codegen.layout import check_layouts
 from texpr.codegen.shared_memory import check_shared
+from texpr.codegen.sync_memory import check_syncs
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import constant_value
 from texpr.pipeline import Build, _emit
@@ -49,9 +49,9 @@ def check_planned(wrong: PlannedProgram, launch: Launch) -> None:
         for b in block_buffers(wrong.program, launch)
         if b.memory.value in ("shared", "cluster")
     }
-    check_shared(
-        launch.name, block_buffers(wrong.program, launch), places, wrong.shared_bytes[launch.name], launch.stages
-    )
+    total = wrong.shared_bytes[launch.name]
+    end = check_shared(launch.name, block_buffers(wrong.program, launch), places, total, launch.stages)
+    check_syncs(launch, end, wrong.sync_offsets[launch.name], total)
 
 
 def by_simulator(kernel: str, wrong: PlannedProgram) -> str:

@@ -52,6 +52,14 @@ def test_sizes_of_a_batch_that_a_call_decides_stay_small_and_loops_without_syncs
     assert 0 < max(events(program)) < 2000
 
 
+def test_batches_that_are_rows_have_small_sizes_too() -> None:
+    text = BATCH.replace("B: f16[P, Q, N, K]", "B: f16[N, K]").replace("B[p, q, j, k]", "B[j, k]")
+    facts = text.replace("C: f32[M, N, P, Q]", "C: f32[P, Q, M, N]").replace("C[i, j, p, q]", "C[p, q, i, j]")
+    few = facts.replace(" {", ", P * Q * M * N < 4194304 {", 1).replace("A: f16[P, Q, K, M]", "A: f16[P, Q, M, K]")
+    kernel = texpr.parse(few.replace("A[p, q, k, i]", "A[p, q, i, k]")).only
+    kernel.compile("cuda:sm_90a", stop_after="map")  # it checks the syncs
+
+
 def early(text: str, *choices: str, **sizes: int) -> MappedProgram:
     """A chain whose second launch multiplies boxes, and begins before the first one is over."""
     kernel = texpr.parse(text).only
