@@ -1,7 +1,8 @@
 """The closed table of fragment layouts: which element of a tile each lane holds in each register.
 
 PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": `mma16816.a`, `.b` and `.c` are the operands of
-one 16x8x16 product over a warp. "Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
+one 16x8x16 product over a warp; `mma1688` and `mma16832` those of elements of 32 and 8 bits, 1 and 4 to a word.
+"Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
 one, two and four 8x8 matrices of 16-bit elements, one below the other; `.x1t` … are the transposed ones. "Register
 fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers, `wgmma.c` every 8 columns of the
 accumulators; their lanes are the 128 threads of a warpgroup. Layouts are quasi-affine in (lane, register), so a
@@ -43,12 +44,35 @@ def _times(e: IndexExpr, n: int) -> IndexExpr:
 
 def _pair(lane: IndexExpr, register: IndexExpr) -> IndexExpr:
     """The column of a lane's two neighbouring elements: `lane % 4 * 2 + register % 2`."""
-    return add(_times(_mod(lane, 4), 2), _mod(register, 2))
+    return _in_word(lane, register, 2)
+
+
+def _in_word(lane: IndexExpr, register: IndexExpr, each: int) -> IndexExpr:
+    """The column of a lane's neighbouring elements, as many as a word has."""
+    return add(_times(_mod(lane, 4), each), _mod(register, each))
 
 
 def _a(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
-    row = add(_div(lane, 4), _times(_mod(_div(register, 2), 2), 8))
-    return row, add(_pair(lane, register), _times(_div(register, 4), 8))
+    return _rows_in_words(2)(lane, register)
+
+
+def _rows_in_words(each: int) -> Place:
+    """Rows 8 apart in neighbouring words, then columns 4 words apart."""
+
+    def place(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+        row = add(_div(lane, 4), _times(_mod(_div(register, each), 2), 8))
+        return row, add(_in_word(lane, register, each), _times(_div(register, 2 * each), 4 * each))
+
+    return place
+
+
+def _columns_in_words(each: int) -> Place:
+    """A column of each lane, rows of it 4 words apart."""
+
+    def place(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+        return add(_in_word(lane, register, each), _times(_div(register, each), 4 * each)), _div(lane, 4)
+
+    return place
 
 
 def _c(lane: IndexExpr, register: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
@@ -74,7 +98,18 @@ def _matrices(count: int, place: Place) -> Fragment:
     return Fragment(rows=8 * count, columns=8, registers=2 * count, place=place)
 
 
+def _product(each: int) -> dict[str, Fragment]:
+    """The operands of a product of a warp whose elements lie so many in a word."""
+    return {
+        "a": Fragment(rows=16, columns=8 * each, registers=4 * each, place=_rows_in_words(each)),
+        "b": Fragment(rows=8 * each, columns=8, registers=2 * each, place=_columns_in_words(each)),
+        "c": Fragment(rows=16, columns=8, registers=4, place=_c),
+    }
+
+
 FRAGMENTS: dict[str, dict[str, Fragment]] = {
+    "mma1688": _product(1),
+    "mma16832": _product(4),
     "mma16816": {
         "a": Fragment(rows=16, columns=16, registers=8, place=_a),
         "b": Fragment(rows=16, columns=8, registers=4, place=_transposed),

@@ -23,13 +23,14 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
-from texpr.grammar.types import F32, I32
+from texpr.grammar.types import F16, F32, I32
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import SWIZZLES, swizzled
 from texpr.polyhedral.layout.normal import canonical, same
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.atoms import (
+    PRODUCT_BYTES,
     SharedOperand,
     Team,
     load_blocks,
@@ -44,7 +45,6 @@ from texpr.polyhedral.mapped.program import MappedBuffer
 from texpr.polyhedral.mapped.views import Box, View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
-DEPTH = 16  # of the products of a warp
 ROW_BYTES = (32, 64, 128)  # of a tile's row in shared memory, and of its swizzle
 
 
@@ -74,12 +74,19 @@ def sums_type(node: Contract) -> str:
 
 
 def held_type(buffer: MappedBuffer) -> str:
-    """The type of sums that a warpgroup holds and no product makes. Raises E0502 for registers that lie otherwise."""
+    """The type of sums that a warpgroup holds and no product makes, or of what a warp's rows of them become. Raises
+    E0502 for registers that lie otherwise."""
     columns = constant_value(buffer.shape[-1]) or 0
     own = {F32: "", I32: ", tx::i32"}.get(buffer.dtype)
     if own is not None and columns in range(8, 257, 8) and same(buffer.layout, wgmma_sums(ROWS, columns)):
         return f"tx::Accumulator<{ROWS}, {columns}{own}>"
+    if own is not None and columns and columns % WARP_ROWS == 0 and same(buffer.layout, _rows_of_warp(columns)):
+        return f"tx::WarpSums<{WARP_ROWS}, {columns}, {storage_type(buffer.dtype)}>"
     raise fail("E0502", f"{buffer.name}: a layout over the threads of a block is not emitted", buffer.span)
+
+
+def _rows_of_warp(columns: int) -> Layout:
+    return mma_blocks(F16, WARP_ROWS, columns).operands["c"].layout
 
 
 def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
@@ -139,7 +146,7 @@ def _operand(view: View, names: TileNames, node: Contract) -> SharedOperand:
 def _warp_contract_call(node: Contract, names: TileNames, number: Number) -> str:
     m, n, k = (name for name, _ in node.over)
     rows, columns, depth = (_extent(node, place) for place in range(3))
-    if node.atom != mma_blocks(node.a.dtype, rows, columns) or depth != DEPTH:
+    if node.atom != mma_blocks(node.a.dtype, rows, columns) or depth * node.a.dtype.size_bytes != PRODUCT_BYTES:
         raise _refused(node, f"the instruction {node.atom.name}")
     if node.accumulate != Always(value=True):
         raise _refused(node, "sums that do not accumulate")

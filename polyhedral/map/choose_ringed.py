@@ -24,8 +24,8 @@ LEAST_PRODUCTS = 1 << 21  # below, a launch is over before a ring is full
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A block's rows and columns, a warp's, the products of a step, all in sixteens; the blocks of a multiprocessor,
-    and how near its products come to the best rate."""
+    """A block's rows and columns, a warp's, all in sixteens, 32 bytes of the products of a step; the blocks of a
+    multiprocessor, and how near its products come to the best rate."""
 
     rows: int
     columns: int
@@ -54,6 +54,7 @@ SHAPES = (
     Shape(4, 4, 2, 2, 2, 4, 0.5),
 )  # the first four and the fifth as measured, the others by the bytes of shared memory that a product reads
 MOST_USED = 4  # stages; more bring nothing
+DEPTH_BYTES = 32
 BY_WARPS = 0.6  # of the best rate is that of products by single warps, on an H200,
 READ = 0.0375  # who read so many rows and columns at most for each of their sums from shared memory
 
@@ -105,7 +106,7 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
             across=product.rows.index,
             tile=shape.tile(*sides),
             each=shape.each(*sides),
-            depth=UNIT * shape.deep,
+            depth=DEPTH_BYTES * shape.deep // product.dtype.size_bytes,
             stages=2,
             resident=shape.resident,
             memory=memory,

@@ -164,6 +164,7 @@ def to_lay(problem: Problem) -> frozenset[str]:
     else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
         factors = (factor for product in large for factor in product.factors)
         names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}
+        names |= {name for product in large for name in product.turned}
     return frozenset(names & with_rows(problem.kernel))
 
 

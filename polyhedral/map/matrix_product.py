@@ -324,7 +324,7 @@ def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[Matrix
 def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
     summed, extent = deep.index, deep.extent
-    if one.first.dtype != one.second.dtype or not are_multiplied(problem, one, boxes=boxes):
+    if one.first.dtype != one.second.dtype or not are_multiplied(problem, one):
         return None
     if factor.side.joins:
         if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):

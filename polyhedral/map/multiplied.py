@@ -11,15 +11,15 @@ MOST_COUNTED = 1 << 30
 LEAST_SUMMED = MOST_ADDED * ADDED_BYTES // F32.size_bytes  # products that every sum may have
 
 
-def are_multiplied(problem: Problem, one: Contraction, *, boxes: bool) -> bool:
+def are_multiplied(problem: Problem, one: Contraction) -> bool:
     """Whether tensor cores multiply factors of these types, and the program lets them."""
     dtype = one.first.dtype
     if dtype in (F16, BF16):
         return one.dtype == F32
     if dtype in (I8, U8):
-        return boxes and one.dtype == I32
+        return one.dtype == I32
     permitted = may_use_tf32((*one.update.attrs, *problem.kernel.attrs))
-    return boxes and dtype == one.dtype == F32 and permitted
+    return dtype == one.dtype == F32 and permitted
 
 
 def most_summed(dtype: DType) -> int:

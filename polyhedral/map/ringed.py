@@ -5,7 +5,7 @@
     for k_step < 2: the tiles of step k_step, in slot k_step ;  close (cp_async)
     for k_step < ceildiv(K, 64)
       wait (cp_async, all but 1) ;  barrier (block)        the tiles of this step are there, those before are read
-      a, b of deep 0                                       16 of k of what each warp multiplies, in registers
+      a, b of deep 0                                       32 bytes of k of what each warp multiplies, in registers
       if k_step > 0: c += a * b of deep 3 of the step before
       if k_step + 2 < ceildiv(K, 64): the tiles of step k_step + 2, in slot (k_step + 2) % 3
       close (cp_async)
@@ -22,7 +22,6 @@ from functools import reduce
 
 from texpr.grammar.ast import Always, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp
 from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply
-from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import numbered, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.value import Unit
@@ -34,7 +33,7 @@ from texpr.polyhedral.map.ringed_fits import UNIT
 from texpr.polyhedral.map.ringed_ways import Site, WayIn, WayOut
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, SWIZZLE_BYTES, var, view
-from texpr.polyhedral.mapped.atoms import SharedOperand, load_blocks, mma_blocks
+from texpr.polyhedral.mapped.atoms import PRODUCT_BYTES, SharedOperand, load_blocks, mma_blocks
 from texpr.polyhedral.mapped.operators import Contract, Generic, Origin, Unload
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -44,7 +43,6 @@ from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View
 
 GROUP = GroupKind.CP_ASYNC
-DEPTH = UNIT  # of what a warp multiplies at once
 HELD = 2  # operands of a warp: those at hand, and the next
 
 
@@ -104,6 +102,7 @@ class _Ring:
     def __init__(self, site: Site) -> None:
         self.site, self.draft, self.choice, self.product = site, site.draft, site.choice, site.product
         self.steps = ceildiv(site.product.extents[2], site.choice.depth)
+        self.deep = PRODUCT_BYTES // site.product.dtype.size_bytes  # of what a warp multiplies at once
         self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
         self.factors = site.product.factors
         rows, columns = (site.choice.each[factor.index] for factor in self.factors[:2])
@@ -115,7 +114,7 @@ class _Ring:
     def _sums(self) -> str:
         layout, reason = self.atom.operands["c"].layout, "the sums of a warp"
         wanted = f"{self.product.result[0]}_sums"
-        return self.draft.local(wanted, F32, Memory.REG, layout, reason, span=self.site.span)
+        return self.draft.local(wanted, self.product.one.dtype, Memory.REG, layout, reason, span=self.site.span)
 
     def _form(self, factor: MatrixFactor) -> SharedOperand:
         return SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
@@ -153,7 +152,7 @@ class _Ring:
         first = tuple(way.copy(step, self._slot(step), None) for way in ways)
         later = add(step, const(ahead))
         next_ = tuple(way.copy(later, self._slot(later), ahead) for way in ways)
-        deeps = self.choice.depth // DEPTH
+        deeps = self.choice.depth // self.deep
         last = Compare(op=CompareOp.GT, left=step, right=ZERO)
         each_step: tuple[Node, ...] = (
             WaitGroup(kind=GROUP, behind=ahead - 1),
@@ -192,7 +191,8 @@ class _Ring:
         x = add(multiply(const(UNIT), var(high)), own)
         pair = multiply(const(2), combine(IndexOp.MOD, var(lane), const(4)))
         y = add(multiply(const(8), var(column)), add(pair, var(one)))
-        zero = Const(value=0.0, dtype=F32)
+        dtype = self.product.one.dtype
+        zero = Const(value=0.0 if dtype.is_float else 0, dtype=dtype)
         body: tuple[Node, ...] = ()
         for sums in self.sums:
             id = site.fresh(f"{site.id}_zero")
@@ -203,11 +203,11 @@ class _Ring:
         return (site.define(lane, (Place.LANE, site.draft.target.warp_size, 1, 1)), *body)
 
     def _load(self, factor: MatrixFactor, deep: IndexExpr) -> Unload:
-        """16 of k of a step's operands of a warp, into the registers for even or odd ones."""
+        """32 bytes of k of a step's operands of a warp, into the registers for even or odd ones."""
         site, number = self.site, next(n for n, one in enumerate(self.factors) if one is factor)
         side = self.choice.each[factor.index]
         name, role = (self.m, "a") if number == 0 else (self.n, "b")
-        over = ((name, const(side)), (self.depth, const(DEPTH)))
+        over = ((name, const(side)), (self.depth, const(self.deep)))
         return Unload(
             id=site.fresh(f"{site.id}_{factor.buffer}_held"),
             source=view(self.draft, self.tiles[number], *self._operand(factor, name, deep)),
@@ -223,7 +223,7 @@ class _Ring:
         return view(self.draft, self.held[number], combine(IndexOp.MOD, deep, const(HELD)), *at)
 
     def _contracts(self, deep: IndexExpr) -> tuple[Contract, ...]:
-        """16 of k of every product."""
+        """32 bytes of k of every product."""
         rows, columns = (self.choice.each[factor.index] for factor in self.factors[:2])
         return tuple(
             Contract(
@@ -231,7 +231,7 @@ class _Ring:
                 c=view(self.draft, sums, var(self.m), var(self.n)),
                 a=self._part(0, deep),
                 b=self._part(number, deep),
-                over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(DEPTH))),
+                over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(self.deep))),
                 atom=self.atom,
                 accumulate=Always(value=True),
                 span=self.site.span,
@@ -242,7 +242,7 @@ class _Ring:
     def _operand(self, factor: MatrixFactor, name: str, deep: IndexExpr) -> tuple[IndexExpr, ...]:
         """Where the element of a warp's row or column is in a tile."""
         slot, own = self._slot(var(self.site.step)), add(var(self.site.own[factor.index]), var(name))
-        k = add(multiply(const(DEPTH), deep), var(self.depth))
+        k = add(multiply(const(self.deep), deep), var(self.depth))
         if factor.k_contiguous:
             return slot, own, k
         panel = const(PANEL)

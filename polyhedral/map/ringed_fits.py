@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from texpr.grammar.ast import Gather, IndexVar
 from texpr.polyhedral.layout.vector import vector_width
+from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
@@ -14,10 +15,10 @@ from texpr.polyhedral.mapped.ringed import Ringed
 
 LEAST_BYTES = 4  # of what a thread copies at once
 MOST_STAGES, MOST_BAND = 8, 1 << 16
-UNIT = 16  # rows of a product, and products of a step of it
+UNIT = 16  # rows of a product
 EACH = tuple(UNIT * n for n in (2, 4, 8))
 TILES = tuple(UNIT * n for n in (4, 8, 16))
-DEPTHS = tuple(UNIT * n for n in (2, 4))
+DEPTHS_BYTES = (64, 128)  # of each row of a factor, in a step
 MOST_SUMS = 8 * UNIT  # registers of a thread
 
 
@@ -72,7 +73,7 @@ def ringed_fault(problem: Problem, region: Region, choice: Ringed) -> str | None
     """What does not fit, None where all does; where locals may lie, others say."""
     product = product_of_any_rows(problem, region, boxes=False)
     if product is None:
-        return "no product of matrices of 16 bits for tensor cores"
+        return "no product of matrices for tensor cores"
     return next(_faults(problem, product, choice), None)
 
 
@@ -92,14 +93,18 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
         return
     if product.sums * choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
         yield f"`each`: at most {MOST_SUMS} sums for each lane"
-    if choice.depth not in DEPTHS:
-        yield f"`depth`: {' or '.join(map(str, DEPTHS))} products"
+    depths = [bytes_ // product.dtype.size_bytes for bytes_ in DEPTHS_BYTES]
+    if choice.depth not in depths:
+        yield f"`depth`: {' or '.join(map(str, depths))} products"
         return
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
     if choice.threads > problem.target.max_threads or not 1 <= choice.resident <= problem.target.resident_blocks:
         yield f"`resident`: {choice.resident} blocks of {choice.threads} threads do not fit"
+        return
+    if product.turned:
+        yield f"tensor cores take {listed(product.turned)} along {product.summed}, and not along another index"
         return
     for factor in product.factors:
         yield from _rounds(problem, factor, choice)

@@ -15,6 +15,7 @@ from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr, I
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
+from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
@@ -23,7 +24,7 @@ from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, result_piece
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.atoms import store_pairs
+from texpr.polyhedral.mapped.atoms import mma_blocks, store_pairs
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -173,6 +174,8 @@ class WayOut:
         )
         self.ragged = tuple(site.cut(site.extent(side), self.choice.tile[side]) for side in (self.rows, self.columns))
         self.defines: list[Define] = []
+        becomes = product.boxed and not product.epilogue.plain and product.one.dtype != F32
+        self.kept = self._kept() if becomes else None
 
     def nodes(self) -> tuple[Node, ...]:
         product, each = self.product, self.choice.each
@@ -192,6 +195,13 @@ class WayOut:
 
     # ---- in registers ----
 
+    def _kept(self) -> str:
+        """What a part of the sums becomes, in registers of its own, as it is of another type."""
+        dtype = self.product.result_dtype if self.product.result_dtype.is_integer else F32
+        layout = mma_blocks(self.product.dtype, WARP_ROWS, self.wide).operands["c"].layout
+        wanted, reason = f"{self.product.result[0]}_kept", "what a part of sums becomes"
+        return self.draft.local(wanted, dtype, Memory.REG, layout, reason, span=self.span)
+
     def _finish(self) -> Finish:
         """The epilogue of the element of a thread whose place among its part these indices tell."""
         fresh = self.site.fresh
@@ -203,7 +213,8 @@ class WayOut:
         at = add(self.held[0], self.x), add(self.held[1], self.y)
         kept = self.product.main if self.product.boxed else None
         of = tuple(view(self.draft, sums, *at) for sums in self.all)
-        return Finish(self.draft, self.product.epilogue, kept, of, {})
+        place = view(self.draft, self.kept, self.x, self.y) if self.kept is not None else None
+        return Finish(self.draft, self.product.epilogue, kept, of, {}, place)
 
     def _by_threads(self, finish: Finish) -> tuple[Node, ...]:
         sides = (self.product.rows, self.product.columns)
@@ -241,9 +252,12 @@ class WayOut:
         begin = multiply(const(count), add(var(piece), multiply(const(across), var(part))))
         i, j = add(self.first[0], inside), add(self.first[1], begin)
         of = {self.rows: i, self.columns: add(j, var(e))}
+        source = view(draft, self.sums, add(self.held[0], var(x)), add(self.held[1], var(y)))
+        if self.kept is not None:
+            source = view(draft, self.kept, var(x), var(y))
         unload = Unload(
             id=lay,
-            source=view(draft, self.sums, add(self.held[0], var(x)), add(self.held[1], var(y))),
+            source=source,
             target=view(draft, tile, var(warp), var(x), var(y)),
             over=((x, const(WARP_ROWS)), (y, const(wide))),
             atom=store_pairs(dtype),
@@ -274,7 +288,9 @@ class WayOut:
         for name, extent in ((part, pieces // across), (round_, WARP_ROWS // low)):
             rows = (Loop(index=name, extent=const(extent), body=rows, unroll=True, span=self.span),)
         if finish is not None:
-            self._order(finish.last, lay, self.sums, Hazard.FLOW)
+            self._order(finish.last, lay, source.buffer, Hazard.FLOW)
+            for loop in (self.chunk, self.high) if self.kept is not None else ():
+                self._order(lay, finish.last, source.buffer, Hazard.ANTI, loop)
             for reader, name in finish.reads:
                 if name == result:
                     self._order(reader, send, name, Hazard.ANTI)

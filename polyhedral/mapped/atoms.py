@@ -126,6 +126,21 @@ def fma(dtype: DType) -> Atom:
 
 
 WARP_MATRICES = 4  # that one instruction moves
+PRODUCT_BYTES = 32  # of each row of a, of one product
+FACTORS = {BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
+"""What the instructions call the types of factors."""
+FRAGMENTS_OF = {BF16: "mma16816", F16: "mma16816", F32: "mma1688", I8: "mma16832", U8: "mma16832"}
+
+
+def sums_of(dtype: DType) -> DType:
+    """The type of sums of products of a type."""
+    return I32 if dtype.is_integer else F32
+
+
+def lies_along_k(dtype: DType) -> bool:
+    """Whether factors of a type are contiguous along what is summed, and no other way."""
+    return dtype.bits != 16
+
 
 # ---- a warp ------------------------------------------------------------------------------------------------------
 
@@ -151,11 +166,12 @@ def tree(monoid: Monoid, dtype: DType, lanes: int, target: Target, *, scan: bool
 
 
 def mma(dtype: DType, sums: DType) -> Atom:
-    """c[16, 8] += a[16, 16] * b[16, 8] on tensor cores: f16 or bf16 into f32, f16 into f16."""
-    if dtype.bits != 16 or not dtype.is_float or (sums != F32 and not dtype == sums == F16):
+    """c[16, 8] += a[16, k] * b[k, 8] on tensor cores, 32 bytes of k: f16, bf16 or, cut to tf32, f32 into f32, f16 into
+    f16, i8 or u8 into i32."""
+    if dtype not in FRAGMENTS_OF or (sums != sums_of(dtype) and not dtype == sums == F16):
         raise InternalError(f"no product of {dtype} with sums of {sums}")
-    a, b, c = (fragment("mma16816", role) for role in "abc")
-    name = f"mma.m16n8k16 {dtype} {sums}"
+    a, b, c = (fragment(FRAGMENTS_OF[dtype], role) for role in "abc")
+    name = f"mma.m16n8k{PRODUCT_BYTES // dtype.size_bytes} {FACTORS[dtype]} {sums}"
     return _atom(name, Team.WARP, SM_80, ("mma", "mma"), a=_held(dtype, a), b=_held(dtype, b), c=_held(sums, c))
 
 
@@ -200,20 +216,8 @@ def _matrices(dtype: DType, count: int, transposed: bool) -> tuple[Operand, Oper
 
 # ---- a warpgroup -------------------------------------------------------------------------------------------------
 
-WGMMA_ROWS, WGMMA_BYTES = 64, 32  # rows of a, and bytes of each row, of one product
+WGMMA_ROWS = 64  # of a, of one product
 SWIZZLE_BYTES = (16, 32, 64, 128)
-FACTORS = {BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
-"""What the instructions call the types of factors."""
-
-
-def sums_of(dtype: DType) -> DType:
-    """The type of sums of products of a type."""
-    return I32 if dtype.is_integer else F32
-
-
-def lies_along_k(dtype: DType) -> bool:
-    """Whether factors of a type are contiguous along what is summed, and no other way."""
-    return dtype.bits != 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +255,7 @@ def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None 
     if lies_along_k(dtype) and not (a is not None and a.k_contiguous and b.k_contiguous):
         raise InternalError(f"wgmma takes {dtype} from shared memory, along k")
     atom = _atom(
-        f"wgmma.m64n{columns}k{WGMMA_BYTES // dtype.size_bytes} {FACTORS[dtype]}",
+        f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {FACTORS[dtype]}",
         Team.WARPGROUP,
         SM_90A,
         ("wgmma", "wgmma"),
@@ -268,10 +272,10 @@ def wgmma_sums(rows: int, columns: int) -> Layout:
 
 
 def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
-    """c[rows, columns] += a[rows, 16] * b[16, columns] by a warp: as many `mma`s as it takes."""
+    """c[rows, columns] += a[rows, k] * b[k, columns] by a warp, 32 bytes of k: as many `mma`s as it takes."""
     if rows % 16 or columns % 16 or not rows or not columns:
         raise InternalError(f"no warp multiplies {rows} x {columns}")
-    one = mma(dtype, F32)
+    one = mma(dtype, sums_of(dtype))
     a, b, c = (one.operands[role].layout for role in "abc")
     return _atom(
         f"{one.name} of {rows} x {columns}",
@@ -280,14 +284,15 @@ def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
         ("warp_contract", "contract"),
         a=_held(dtype, repeated(_blocks(rows // 16, 1), a)),
         b=_held(dtype, repeated(_blocks(1, columns // 8), b)),
-        c=_held(F32, repeated(_blocks(rows // 16, columns // 8), c)),
+        c=_held(sums_of(dtype), repeated(_blocks(rows // 16, columns // 8), c)),
     )
 
 
 def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:
-    """16 of k of an operand of `mma_blocks`, of so many rows (a) or columns (b), from a tile in shared memory, whose
-    rows have as many bytes as its swizzle: `ldmatrix`es. Both lie here as the tile does: rows first, or those of k."""
-    if side % 16 or not side or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):
+    """An operand of `mma_blocks`, of so many rows (a) or columns (b), from a tile in shared memory, whose rows have as
+    many bytes as its swizzle: `ldmatrix`es. Both lie here as the tile does: rows first, or those of k."""
+    fits = side > 0 and side % 16 == 0 and (tile.k_contiguous or not lies_along_k(dtype))
+    if not fits or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):
         raise InternalError(f"no warp loads {side} of {role}")
     held = mma_blocks(dtype, side, side).operands[role]
     turned = tile.k_contiguous == (role == "b")
@@ -310,7 +315,7 @@ def _blocks(rows: int, columns: int) -> Layout:
 def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:
     if operand.swizzle_bytes not in SWIZZLE_BYTES:
         raise InternalError(f"no swizzle is of {operand.swizzle_bytes} bytes")
-    panel, depth = operand.swizzle_bytes // dtype.size_bytes, WGMMA_BYTES // dtype.size_bytes
+    panel, depth = operand.swizzle_bytes // dtype.size_bytes, PRODUCT_BYTES // dtype.size_bytes
     shape = (outer, depth) if operand.k_contiguous else (depth, outer)
     rows, columns = shape[0], -(-shape[1] // panel) * panel
     layout = wgmma_tile(rows, columns, swizzle_bytes=operand.swizzle_bytes, element_bytes=dtype.size_bytes)

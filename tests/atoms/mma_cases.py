@@ -73,6 +73,51 @@ def products():
     return cases, texts
 
 
+def of_other_types():
+    """mma_<operands> of elements of 32 and of 8 bits, which come by load_matrices from rows in shared memory."""
+    cases, texts = [], []
+    rng = np.random.default_rng(8)
+    for t, c in (("f32", "f32"), ("i8", "i32"), ("u8", "i32")):
+        dtype, roles = TYPES[t], atoms.mma(TYPES[t], TYPES[c]).operands
+        depth = 32 // dtype.size_bytes
+        body = f"""  TX_DYN_SMEM(smem);
+  const tx::Global<const {C_ELEMENT[t]}> a(A, "A"), b(B, "B");
+  const tx::Global<{C_ELEMENT[c]}> c(C, "C");
+  const tx::Shared<{C_ELEMENT[t]}> rows(smem, {16 * depth}, "rows");
+  tx::OperandA<{C_ELEMENT[t]}> left;
+  tx::OperandB<{C_ELEMENT[t]}> right;
+  tx::Accumulator<16, 8, {C_ELEMENT[c]}> sums;
+  for (int k = tx::lane(); k < {16 * depth}; k += 32) rows.store(k, a.load(k));
+  for (int i = 0; i < {depth // 4}; ++i) right.set(i, b.load({depth // 4} * tx::lane() + i));
+  for (int i = 0; i < 4; ++i) sums.set(i, c.load(4 * tx::lane() + i));
+  tx::sync_warp(0);
+  tx::load_matrices(left, rows, tx::lane() % 16 * {depth} + tx::lane() / 16 * {depth // 2});
+  tx::mma(sums, left, right);
+  for (int i = 0; i < 4; ++i) c.store(4 * tx::lane() + i, sums.get(i));"""
+        parameters = f"const {C_ELEMENT[t]}* A, const {C_ELEMENT[t]}* B, {C_ELEMENT[c]}* C"
+        texts.append(kernel(f"mma_{t}", parameters, body))
+        if dtype.is_integer:
+            ends = dtype.integer_range
+            a, b = (rng.integers(*ends, shape, endpoint=True) for shape in ((16, depth), (depth, 8)))
+            start = rng.integers(-(2**31), 2**31, (16, 8))
+        else:  # with bits that tf32 has not
+            a, b = (rng.integers(-8, 9, shape) * (1 + 2.0**-12) for shape in ((16, depth), (depth, 8)))
+            start = rng.integers(-8, 9, (16, 8)).astype(float)
+        cut = (a, b) if dtype.is_integer else (np.trunc(a), np.trunc(b))
+        sums = [held(roles["c"].layout, m).astype(NUMPY[c]) for m in (start, start + cut[0] @ cut[1])]
+        cases.append(
+            Case(
+                name=f"mma {t}",
+                symbol=f"mma_{t}",
+                inputs=(a.astype(NUMPY[t]).reshape(-1), held(roles["b"].layout, b).astype(NUMPY[t])),
+                want=(sums[1],),
+                before=(sums[0],),
+                shared_bytes=512,
+            )
+        )
+    return cases, texts
+
+
 def matrices():
     """(name, a, b, c) of 16 x 16, 16 x 16, 16 x 16 whose products are exact in every type."""
     rng = np.random.default_rng(3)
@@ -164,14 +209,15 @@ def packs():
 
 def family():
     found, texts = products()
+    others, other_texts = of_other_types()
     more, more_texts = packs()
     moved, moved_texts = moves()
     include = HEADER + '#include "texpr/mma.cuh"\n'
     return Family(
         name="mma",
-        cases=[*found, *more, *moved["sm_80"], *moved["sm_90"]],
+        cases=[*found, *others, *more, *moved["sm_80"], *moved["sm_90"]],
         texts={
-            "sm_80": include + "".join((*texts, *more_texts, *moved_texts["sm_80"])),
+            "sm_80": include + "".join((*texts, *other_texts, *more_texts, *moved_texts["sm_80"])),
             "sm_90": "".join(moved_texts["sm_90"]),
         },
     )

@@ -75,10 +75,10 @@ def test_factors_go_to_tensor_cores_that_take_them_along_what_is_summed(case: st
         assert [isinstance(c, Piped) for c in found.launches.values()] == [False] * len(laid) + [True]
 
 
-def right(program: str, candidate: Candidate, sizes: dict[str, int], target: str = "") -> None:
+def right(program: str, candidate: Candidate, sizes: dict[str, int], target: str = "", on: str = "cuda:sm_90a") -> None:
     """The result of the mapping is that of the loops on a CPU, bit by bit; of factors of f32 that of cut ones."""
     kernel = texpr.parse(program).only
-    mapped = kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, sizes=sizes).mapping.program
+    mapped = kernel.compile(on, stop_after="map", mapping=candidate, sizes=sizes).mapping.program
     values = arguments(mapped)
     wanted = {name: value.copy() for name, value in values.items()}
     kernel.compile("cpu", sizes=sizes)(

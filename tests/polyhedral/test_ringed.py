@@ -190,7 +190,7 @@ def test_what_does_not_fit_is_refused(how: Ringed, said: str) -> None:
 
 
 def test_no_other_program_takes_such_a_candidate() -> None:
-    with pytest.raises(texpr.TExprError, match="no product of matrices of 16 bits"):
+    with pytest.raises(texpr.TExprError, match="no product of matrices for tensor cores"):
         mapped(text("nn", "f32"), SMALL, M=136, N=72, K=72)
     with pytest.raises(texpr.TExprError, match="rows of B do not begin at multiples of 4 bytes"):
         mapped(text("nn"), SMALL, M=136, N=71, K=72)

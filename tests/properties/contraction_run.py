@@ -77,7 +77,8 @@ def problems(kernel: texpr.Kernel, case: Case, target: str) -> Iterator[Problem]
     proved = kernel.compile(target, types=case.types, sizes=case.sizes, stop_after="prove").build.result("prove")
     own = Problems(keep_nothing(proved), parse_target(target), {})
     products = [product_of(own.wide, region) for region in own.wide.regions() if region.band is not None]
-    arrays = {name for one in products if one is not None for name in one.arrays if not are_units(own.wide, name)}
+    found = [one for one in products if one is not None]
+    arrays = {name for one in found for name in one.arrays if not are_units(own.wide, name) or name in one.turned}
     laid = arrays & with_rows(proved.program.kernel)
     if laid and case.seed % 4:
         yield replace(own, kept=lay(own.kept, laid)).wide

@@ -35,13 +35,14 @@ struct SumOfKind<true> {
 template <class T>
 using SumOf = typename SumOfKind<is_integer<T>>::type;
 
-// kCount elements in words of 32 bits, two of 16 bits in one.
+// kCount elements in words of 32 bits, two of 16 bits in one, four of 8.
 template <class T, int kCount>
 struct Fragment {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4, "fragments are of elements of 2 or 4 bytes");
+  static_assert(sizeof(T) <= 4, "fragments are of elements of 1, 2 or 4 bytes");
   using Element = T;
   using Word = typename FragmentWord<T>::type;
   static constexpr int kElements = kCount, kWords = kCount * static_cast<int>(sizeof(T)) / 4;
+  static constexpr int kEach = 4 / static_cast<int>(sizeof(T)), kBits = 8 * static_cast<int>(sizeof(T));
 
   Word word[kWords];
 #if defined(TX_HOST)
@@ -53,7 +54,10 @@ struct Fragment {
     if constexpr (sizeof(T) == 4) {
       return word[i];
     } else {
-      return T{static_cast<u16>(word[i / 2] >> (16 * (i % 2)))};
+      const auto bits = static_cast<UnsignedOfBytes<sizeof(T)>>(word[i / kEach] >> (kBits * (i % kEach)));
+      T x;
+      __builtin_memcpy(&x, &bits, sizeof x);
+      return x;
     }
   }
   TX_FN void set(int i, T x, Here here = Here::now()) {
@@ -61,13 +65,16 @@ struct Fragment {
     if constexpr (sizeof(T) == 4) {
       word[i] = x;
     } else {
-      const int shift = 16 * (i % 2);
-      word[i / 2] = (word[i / 2] & ~(0xffffu << shift)) | static_cast<u32>(x.bits) << shift;
+      UnsignedOfBytes<sizeof(T)> bits;
+      __builtin_memcpy(&bits, &x, sizeof x);
+      const int shift = kBits * (i % kEach);
+      u32& w = word[i / kEach];
+      w = (w & ~((~0u >> (32 - kBits)) << shift)) | static_cast<u32>(bits) << shift;
     }
   }
   // Element i, to read or to write.
   TX_FN Word& operator()(int i, Here here = Here::now()) {
-    static_assert(sizeof(T) == 4, "elements of 16 bits share words: use get and set");
+    static_assert(sizeof(T) == 4, "narrow elements share words: use get and set");
     check_write(here);
     return word[i];
   }
@@ -85,17 +92,18 @@ struct Fragment {
 #endif
 };
 
-// The operands of a product by a warp: A is 16 x 16, B 16 x 8. A of a warpgroup is 64 x 16, 16 rows of it in each warp.
+// The operands of a product by a warp, 32 bytes deep: of 16 bits A is 16 x 16 and B 16 x 8. A of a warpgroup is 64 x 16,
+// 16 rows of it in each warp.
 template <class T>
-struct OperandA : Fragment<T, 8> {
-  static_assert(same<T, f16> || same<T, bf16>, "operands of products are f16 or bf16");
-  static TX_FN int row(int i, int lane) { return lane / 4 + i / 2 % 2 * 8; }
-  static TX_FN int column(int i, int lane) { return lane % 4 * 2 + i % 2 + i / 4 * 8; }
+struct OperandA : Fragment<T, 16 / sizeof(T)> {
+  static constexpr int kEach = 4 / static_cast<int>(sizeof(T));  // elements of a word
+  static TX_FN int row(int i, int lane) { return lane / 4 + i / kEach % 2 * 8; }
+  static TX_FN int column(int i, int lane) { return lane % 4 * kEach + i % kEach + i / (2 * kEach) * 4 * kEach; }
 };
 template <class T>
-struct OperandB : Fragment<T, 4> {
-  static_assert(same<T, f16> || same<T, bf16>, "operands of products are f16 or bf16");
-  static TX_FN int row(int i, int lane) { return lane % 4 * 2 + i % 2 + i / 2 * 8; }
+struct OperandB : Fragment<T, 8 / sizeof(T)> {
+  static constexpr int kEach = 4 / static_cast<int>(sizeof(T));
+  static TX_FN int row(int i, int lane) { return lane % 4 * kEach + i % kEach + i / kEach * 4 * kEach; }
   static TX_FN int column(int, int lane) { return lane / 4; }
 };
 

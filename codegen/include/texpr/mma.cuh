@@ -9,63 +9,85 @@
 
 namespace tx {
 
-#define TX_MMA(type)                                                                  \
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                 \
-               ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                       \
-               : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]))
+TX_FN u32 bits_of(u32 word) { return word; }
+TX_FN u32 bits_of(f32 word) { return __float_as_uint(word); }
 
-// A block of c += a * b: of 16 rows and 8 columns, of those that a fragment has one after another; mma.m16n8k16, sm_80.
-// f32 sums are of exact products.
+#define TX_MMA(form, held)                                                                                   \
+  asm volatile("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"      \
+               : held(d[0]), held(d[1]), held(d[2]), held(d[3])                                                 \
+               : "r"(bits_of(a.word[0])), "r"(bits_of(a.word[1])), "r"(bits_of(a.word[2])), "r"(bits_of(a.word[3])), \
+                 "r"(bits_of(b.word[0])), "r"(bits_of(b.word[1])))
+
+// A block of c += a * b, 32 bytes deep: of 16 rows and 8 columns, of those that a fragment has one after another; sm_80.
+// f32 sums are of exact products, of f32 of what tf32 has of it; i32 sums wrap.
 template <class C, int kCount, class T>
 TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
                Here = Here::now()) {
-  static_assert(same<C, f32> || same<T, f16>, "f16 accumulators are for f16 operands");
+  static_assert(same<C, SumOf<T>> || (same<C, f16> && same<T, f16>), "f16 accumulators are for f16 operands");
   if constexpr (same<C, f16>) {
     u32* const d = c.word + 2 * block;
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
                  : "+r"(d[0]), "+r"(d[1])
                  : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
   } else {
-    f32* const d = c.word + 4 * block;
+    C* const d = c.word + 4 * block;
     if constexpr (same<T, f16>) {
-      TX_MMA("f16");
+      TX_MMA("m16n8k16.row.col.f32.f16.f16.f32", "+f");
+    } else if constexpr (same<T, bf16>) {
+      TX_MMA("m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
+    } else if constexpr (same<T, f32>) {
+      TX_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", "+f");
+    } else if constexpr (same<T, i8>) {
+      TX_MMA("m16n8k32.row.col.s32.s8.s8.s32", "+r");
     } else {
-      TX_MMA("bf16");
+      static_assert(same<T, u8>, "operands are f16, bf16, f32, i8 or u8");
+      TX_MMA("m16n8k32.row.col.s32.u8.u8.s32", "+r");
     }
   }
 }
 #undef TX_MMA
 
 #define TX_LOAD_MATRICES(form)                                                              \
-  if constexpr (kCount == 8) {                                                              \
+  if constexpr (Words::kWords == 4) {                                                       \
     asm volatile("ldmatrix.sync.aligned.m8n8.x4" form ".shared.b16 {%0, %1, %2, %3}, [%4];" \
-                 : "=r"(f.word[0]), "=r"(f.word[1]), "=r"(f.word[2]), "=r"(f.word[3])       \
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])               \
                  : "r"(from)                                                                \
                  : "memory");                                                               \
-  } else if constexpr (kCount == 4) {                                                       \
+  } else if constexpr (Words::kWords == 2) {                                                \
     asm volatile("ldmatrix.sync.aligned.m8n8.x2" form ".shared.b16 {%0, %1}, [%2];"         \
-                 : "=r"(f.word[0]), "=r"(f.word[1])                                         \
+                 : "=r"(word[0]), "=r"(word[1])                                             \
                  : "r"(from)                                                                \
                  : "memory");                                                               \
   } else {                                                                                  \
     asm volatile("ldmatrix.sync.aligned.m8n8.x1" form ".shared.b16 {%0}, [%1];"             \
-                 : "=r"(f.word[0])                                                          \
+                 : "=r"(word[0])                                                            \
                  : "r"(from)                                                                \
                  : "memory");                                                               \
   }
 
 // Matrices of 8 x 8 elements of 16 bits: two elements of the fragment from each of its one, two or four matrices.
 // `index` is where row (lane % 8) of matrix (lane / 8) begins, at a multiple of 16 bytes; lanes of no matrix give any.
-// kTransposed: the fragment holds the matrices with rows and columns exchanged.
+// kTransposed: the fragment holds the matrices with rows and columns exchanged. Straight rows may be of other elements:
+// 16 bytes of them, a word of the fragment from each 4.
 template <bool kTransposed = false, class T, int kCount>
 TX_FN void load_matrices(Fragment<T, kCount>& f, const Shared<T>& tile, int index, Here = Here::now()) {
-  static_assert(sizeof(T) == 2 && (kCount == 2 || kCount == 4 || kCount == 8), "1, 2 or 4 matrices of 16-bit elements");
+  using Words = Fragment<T, kCount>;
+  static_assert(sizeof(T) == 2 || !kTransposed, "elements of 16 bits are exchanged");
+  static_assert(Words::kWords == 1 || Words::kWords == 2 || Words::kWords == 4, "1, 2 or 4 matrices");
   const u32 from = static_cast<u32>(__cvta_generic_to_shared(tile.address(index)));
+  u32 word[Words::kWords];
   if constexpr (kTransposed) {
     TX_LOAD_MATRICES(".trans")
   } else {
     TX_LOAD_MATRICES("")
+  }
+  TX_UNROLL
+  for (int i = 0; i < Words::kWords; ++i) {
+    if constexpr (same<T, f32>) {
+      f.word[i] = __uint_as_float(word[i]);
+    } else {
+      f.word[i] = word[i];
+    }
   }
 }
 #undef TX_LOAD_MATRICES

@@ -14,13 +14,14 @@ struct WarpSums : Fragment<C, kRows * kColumns / 32> {
   static_assert(kRows % 16 == 0 && kColumns % 16 == 0, "a warp's sums are blocks of 16 rows, and pairs of 8 columns");
 };
 
-// A tile as warps read it: kMajor kK, tile[m or n][k], rows of kWidth elements, 64 or 128 bytes; kOuter, panels of
-// tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed with bits 7 and up of the
-// address, so that the eight rows of a matrix lie in different banks.
+// A tile as warps read it: kMajor kK, tile[m or n][k], rows of kWidth elements, 64 or 128 bytes; kOuter, of elements of
+// 16 bits, panels of tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed with bits
+// 7 and up of the address, so that the eight rows of a matrix lie in different banks.
 template <class T, Major kMajor, int kRows, int kWidth>
 class WarpTile {
-  static_assert(sizeof(T) == 2, "elements of 16 bits");
-  static_assert(kWidth == 32 || kWidth == 64, "rows of 64 or 128 bytes");
+  static constexpr int kBytes = kWidth * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
+  static_assert(sizeof(T) == 2 || kMajor == Major::kK, "operands of 8 or 32 bits are contiguous along k");
+  static_assert(kBytes == 64 || kBytes == 128, "rows of 64 or 128 bytes");
 
  public:
   using Element = T;
@@ -28,12 +29,12 @@ class WarpTile {
 
   TX_FN explicit WarpTile(const Shared<T>& tile) : tile_(tile) {}
 
-  // Where this lane finds its row of four matrices: those of 16 rows (of m or n) and 16 of k from a corner on, which is
-  // at whole multiples of 16. kAcross: the second matrix lies along k, else along m or n.
+  // Where this lane finds its row of four matrices: those of 16 rows (of m or n) and two chunks of k from a corner on,
+  // which is at whole multiples of these. kAcross: the second matrix lies along k, else along m or n.
   template <bool kAcross>
   TX_FN int lane_at(int row, int column) const {
-    const int inner = lane() % 8, second = lane() / 8 % 2 * 8, third = lane() / 16 * 8;
-    const int outer = kAcross ? third : second, deep = kAcross ? second : third;
+    const int inner = lane() % 8, second = lane() / 8 % 2, third = lane() / 16;
+    const int outer = (kAcross ? third : second) * 8, deep = (kAcross ? second : third) * kChunk;
     if constexpr (kDeep) {
       return mixed((row + outer + inner) * kWidth + column + deep);
     } else {
@@ -50,19 +51,19 @@ class WarpTile {
       return (at ^ kOuter % kWidth) + (kOuter / kWidth * kRows + deep) * kWidth;
     }
   }
-  TX_FN void load(Fragment<T, 8>& f, int at, Here here) const { load_matrices<!kDeep>(f, tile_, at, here); }
+  TX_FN void load(Fragment<T, kChunk>& f, int at, Here here) const { load_matrices<!kDeep>(f, tile_, at, here); }
 
  private:
-  static constexpr int kBits = kWidth == 64 ? 3 : 2;
-  static TX_FN int mixed(int at) { return swizzled<kBits, 3, 3>(at); }
+  static constexpr int kBits = kBytes == 128 ? 3 : 2, kBase = kChunk == 8 ? 3 : kChunk == 16 ? 4 : 2;
+  static TX_FN int mixed(int at) { return swizzled<kBits, kBase, 3>(at); }
 
   Shared<T> tile_;
 };
 
-// The operands of 16 products, kSlots of them: kCount blocks of 16 rows of a, or of 16 columns of b.
+// The operands of 32 bytes of k, kSlots of them: kCount blocks of 16 rows of a, or of 16 columns of b.
 template <class T, int kCount, int kSlots>
 struct WarpOperands {
-  Fragment<T, 8> block[kSlots][kCount];
+  Fragment<T, 16 / sizeof(T)> block[kSlots][kCount];
 
   template <int kFrom = 0, class Tile>
   TX_FN void load(int slot, const Tile& tile, int at, int deep, Here here) {
@@ -74,7 +75,7 @@ struct WarpOperands {
 };
 
 // Loads the operands from a corner of a tile on, of which rows are those of the tile as it lies, and from `deep` of its
-// k on, a multiple of 16.
+// k on, whole operands.
 template <class T, int kCount, int kSlots, class Tile>
 TX_FN void load_a(WarpOperands<T, kCount, kSlots>& held, int slot, const Tile& tile, int row, int column, int deep,
                   Here here = Here::now()) {
@@ -86,7 +87,7 @@ TX_FN void load_b(WarpOperands<T, kCount, kSlots>& held, int slot, const Tile& t
   held.load(slot, tile, tile.template lane_at<true>(row, column), deep, here);
 }
 
-// c += a * b, 16 products of each sum.
+// c += a * b, the products of each sum of 32 bytes of k.
 template <int kRows, int kColumns, class C, class T, int kSlotsA, int kSlotsB>
 TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const WarpOperands<T, kRows / 16, kSlotsA>& a, int slot_a,
                     const WarpOperands<T, kColumns / 16, kSlotsB>& b, int slot_b, Here here = Here::now()) {

@@ -1,20 +1,21 @@
 #line 2 "/texpr/include/texpr/host/mma.hpp"
-// The instructions of mma.cuh on a CPU. A product is exact in f64 and rounded once; which element a lane holds is said
+// The instructions of mma.cuh on a CPU. A product is exact in f64 and rounded once, of integers it wraps; which element a lane holds is said
 // by the fragments, as on the device.
 #pragma once
 #include "texpr/fragment.cuh"
 #include "texpr/host/collective.hpp"
+#include "texpr/host/factor.hpp"
 
 namespace tx {
 
 namespace host {
 
-// Rows of matrices of 8 x 8: element (row, column) of matrix m that a lane holds as one of two.
+// Rows of matrices of 8 times 16 bytes: element (row, column) of matrix m that a lane holds as one of a word.
 struct MatrixPlace {
   int row, column;
 };
-inline MatrixPlace matrix_place(int lane, int element, bool transposed) {
-  const int slow = lane / 4, fast = lane % 4 * 2 + element;
+inline MatrixPlace matrix_place(int lane, int element, int each, bool transposed) {
+  const int slow = lane / 4, fast = lane % 4 * each + element;
   return transposed ? MatrixPlace{fast, slow} : MatrixPlace{slow, fast};
 }
 
@@ -30,7 +31,7 @@ struct MatrixOperands {
 // All elements of all matrices in the name of the lanes that hold them: `move(fragment, element, place in memory)`.
 template <class F, class T, class Move>
 inline void each_of_matrices(MatrixOperands<F, T>* const* all, bool transposed, Mode mode, Move move) {
-  const int first = machine.current / 32 * 32, count = F::kElements / 2;
+  const int first = machine.current / 32 * 32, count = F::kWords, each = F::kEach;
   for (int row = 0; row < 8 * count; ++row) {
     const MatrixOperands<F, T>& at = *all[row];
     check_alignment(at.tile->address(at.index), 16, at.tile->name(), at.index, at.site);
@@ -38,8 +39,8 @@ inline void each_of_matrices(MatrixOperands<F, T>* const* all, bool transposed, 
   for (int lane = 0; lane < 32; ++lane) {
     machine.current = first + lane;
     for (int i = 0; i < F::kElements; ++i) {
-      const MatrixPlace place = matrix_place(lane, i % 2, transposed);
-      const MatrixOperands<F, T>& at = *all[8 * (i / 2) + place.row];
+      const MatrixPlace place = matrix_place(lane, i % each, each, transposed);
+      const MatrixOperands<F, T>& at = *all[8 * (i / each) + place.row];
       move(*all[lane]->fragment, i, at.tile->place(at.index + place.column, mode, all[lane]->site, false));
     }
   }
@@ -50,7 +51,7 @@ inline void each_of_matrices(MatrixOperands<F, T>* const* all, bool transposed, 
 template <class C, int kCount, class T>
 inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
                 Here here = Here::now()) {
-  static_assert(same<C, f32> || same<T, f16>, "f16 accumulators are for f16 operands");
+  static_assert(same<C, SumOf<T>> || (same<C, f16> && same<T, f16>), "f16 accumulators are for f16 operands");
   struct Operands {
     Fragment<C, kCount>* c;
     const OperandA<T>* a;
@@ -59,20 +60,21 @@ inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>&
   };
   Operands mine{&c, &a, &b, block};
   const auto perform = [](Operands* const* all) {
-    f64 left[16][16], right[16][8];
+    constexpr int kDepth = host::depth_of<T>;
+    host::FactorOf<T> left[16][kDepth], right[kDepth][8];
     for (int lane = 0; lane < 32; ++lane) {
-      for (int i = 0; i < 8; ++i) {
-        left[OperandA<T>::row(i, lane)][OperandA<T>::column(i, lane)] = static_cast<f64>(widen(all[lane]->a->get(i)));
+      for (int i = 0; i < OperandA<T>::kElements; ++i) {
+        left[OperandA<T>::row(i, lane)][OperandA<T>::column(i, lane)] = host::factor(all[lane]->a->get(i));
       }
-      for (int i = 0; i < 4; ++i) {
-        right[OperandB<T>::row(i, lane)][OperandB<T>::column(i, lane)] = static_cast<f64>(widen(all[lane]->b->get(i)));
+      for (int i = 0; i < OperandB<T>::kElements; ++i) {
+        right[OperandB<T>::row(i, lane)][OperandB<T>::column(i, lane)] = host::factor(all[lane]->b->get(i));
       }
     }
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const int at = 4 * all[lane]->block + i;
-        f64 sum = static_cast<f64>(cast<f32>(all[lane]->c->get(at)));
-        for (int k = 0; k < 16; ++k) {
+        auto sum = static_cast<host::FactorOf<T>>(cast<SumOf<T>>(all[lane]->c->get(at)));
+        for (int k = 0; k < kDepth; ++k) {
           sum += left[Accumulator<16, 8>::row(i, lane)][k] * right[k][Accumulator<16, 8>::column(i, lane)];
         }
         all[lane]->c->set(at, cast<C>(sum));
@@ -84,7 +86,7 @@ inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>&
 
 template <bool kTransposed = false, class T, int kCount>
 inline void load_matrices(Fragment<T, kCount>& f, const Shared<T>& tile, int index, Here here = Here::now()) {
-  static_assert(sizeof(T) == 2 && (kCount == 2 || kCount == 4 || kCount == 8), "1, 2 or 4 matrices of 16-bit elements");
+  static_assert(sizeof(T) == 2 || !kTransposed, "elements of 16 bits are exchanged");
   using Operands = host::MatrixOperands<Fragment<T, kCount>, T>;
   Operands mine{&f, &tile, index, here};
   const auto perform = [](Operands* const* all) {

@@ -7,27 +7,12 @@
 #include "texpr/descriptor.cuh"
 #include "texpr/fragment.cuh"
 #include "texpr/host/collective.hpp"
+#include "texpr/host/factor.hpp"
 #include "texpr/host/group.hpp"
 
 namespace tx {
 
 namespace host {
-
-// As products take an element: one of f32 is cut to the 10 bits of tf32's fraction, one of an integer is itself.
-template <class T>
-inline auto factor(T x) {
-  if constexpr (is_integer<T>) {
-    return static_cast<i64>(x);
-  } else if constexpr (same<T, f32>) {
-    return static_cast<f64>(f32_of_bits(to_bits(x) & 0xffffe000u));
-  } else {
-    return static_cast<f64>(widen(x));
-  }
-}
-template <class T>
-using FactorOf = decltype(factor(T{}));
-template <class T>
-constexpr int depth_of = 32 / static_cast<int>(sizeof(T));
 
 // One operand in shared memory: element (outer, k), outer a row of a or a column of b.
 template <class T>
