@@ -5,29 +5,33 @@
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
     bf16 128 x 4096 x 4096      tiles of 128 x 64, two blocks for each, which share what is summed
     bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
+    bf16 8192 x 8192 x 1024     tiles of 128 x 192, of which each of two warpgroups makes every second one
 
 A wave of tiles takes what is around its products, and for each step of k what its tensor cores need, or what comes from
 the L2 cache: the rows of a block, and its part of the columns that a cluster shares; rows that begin at no multiple of
-128 bytes are more there. The figures are a fit to some hundred pairs of tile and sizes on an H200 (error .08).
+128 bytes are more there. Where warpgroups alternate, what is around products is done beside those of the next tile, by
+one of them. The figures are a fit to some hundred pairs of tile and sizes on an H200 (error .08).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from texpr.grammar.ast import Par, Seq
+from texpr.grammar.ast import Fn, Op, Par, Read, Seq
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import may_use_tf32, stages_of
 from texpr.grammar.types import F32
+from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
-from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, most_groups, piped_bytes, piped_fault
+from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_HELD, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.way_back import PANEL, panel_of
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
+from texpr.polyhedral.walk import subscript_names
 
 LEAST_SIDE, LEAST_SUM = 64, 64  # or most of a tile is empty, which matters where memory takes no longer
 LEAST_BUSY = 3  # where a side is shorter: tiles for the third part of the multiprocessors
@@ -50,16 +54,25 @@ MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 SPLITS = (2, 4)
 DEEP_STAGES = 16  # where a stage is little: more of them are on their way
+FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
+AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
+BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
+TURNS = 1.02  # what smaller tiles cost in power
+OPERATIONS = dict.fromkeys((Fn.EXPM1, Fn.LOG, Fn.LOG2, Fn.LOG1P, Fn.POW, Fn.TANH, Fn.SIN, Fn.COS, Fn.XLOGY), 12) | {
+    Fn.ERF: 16, Fn.SQRT: 6, Fn.RSQRT: 6, Fn.DIV: 4, Fn.EXP: 3, Fn.EXP2: 3, Fn.SIGMOID: 2,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Warpgroups that multiply, columns, blocks of a cluster, and those that share what is summed of a tile."""
+    """Times 64 rows, columns, blocks of a cluster, and those that share what is summed of a tile; whether two
+    warpgroups `alternate`, or multiply 64 rows each."""
 
     groups: int
     columns: int
     cluster: int
     split: int = 1
+    alternate: bool = False
 
     @property
     def rows(self) -> int:
@@ -68,6 +81,11 @@ class Tile:
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
 TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
+BY_TURNS = tuple(
+    Tile(2, columns, cluster, alternate=True)
+    for columns in range(3 * PANEL, 2 * PANEL - 1, -PANEL // 2)
+    for cluster in (2, 1)
+)
 SPLIT = tuple(
     Tile(groups, columns, 1, split) for columns in (2 * PANEL, PANEL) for groups in (2, 1) for split in SPLITS
 )
@@ -123,8 +141,10 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
             continue  # they share little, for which they wait: 4 to 9 % slower on an H200
         if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns):
             yield product, tile
-    extents = (*product.extents, *(par.extent for par in product.others))
     plain = not product.window.loops and product.domain is None and product.dtype.bits == 16  # what was measured
+    if product.boxed and plain and len(product.row_loops) == 1:
+        yield from ((product, t) for t in BY_TURNS if t.groups * t.columns * product.sums <= MOST_HELD)
+    extents = (*product.extents, *(par.extent for par in product.others))
     if not plain or not all(constant_value(extent) for extent in extents):
         return
     few = product.sizes(problem)[0] < LEAST_SIDE
@@ -186,10 +206,19 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
         cut = tile.columns // panel_of(tile.columns) % tile.cluster
         step *= HALVES if product.columns.k_contiguous else CUT_BOXES if cut else HALF_BOXES
     step *= PAIRS if tile.cluster > tile.groups else 1.0
-    around = TILE_US + AREA_US * tile.rows * wide / AREA
+    area = tile.rows * wide / AREA
+    (operations, reads), around = finish_of(product), TILE_US + AREA_US * area
     steps = -(-problem.representative(product.steps, {}) // tile.split)
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
-    found = CLUSTER_US * (tile.cluster - 1) + MEETING_US * sent + waves * (around + steps * step * CYCLE_US)
+    products, finish = steps * step * CYCLE_US, (FINISH_US * operations + READ_US * reads) * area
+    if tile.alternate:
+        products *= TURNS
+        back = (AWAY_US + ALONE * FINISH_US * operations + READ_ALONE_US * reads) * area
+        turn = max(products, (products + back) / 2) + TURN_US + BESIDE * FINISH_US * operations
+        taken = waves * turn + around + finish
+    else:
+        taken = waves * (around + finish + products)
+    found = CLUSTER_US * (tile.cluster - 1) + MEETING_US * sent + taken
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
@@ -199,6 +228,20 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     elif rows >= LARGER * columns:
         often = -(-columns // tile.columns)
     return max(found, moved / MEMORY_BYTES), found, often
+
+
+def finish_of(product: MatrixProduct) -> tuple[int, int]:
+    """Operations around each element's sums, about, and the arrays of as many elements that they read."""
+    if product.epilogue.plain:
+        return 0, 0
+    sides, operations, reads = {*product.rows.factor.side.indices, product.columns.index}, 0, 0
+    for leaf in product.epilogue.leaves:
+        for node in walk(leaf):
+            if isinstance(node, Op):
+                operations += OPERATIONS.get(node.fn, 1)
+            elif isinstance(node, Read) and sides <= subscript_names(node.subscripts):
+                reads += 1
+    return operations, reads
 
 
 def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
@@ -221,6 +264,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         across=product.rows.index,
         tile={product.rows.index: tile.rows, product.columns.index: tile.columns},
         stages=2,
+        alternate=tile.alternate,
         persistent=(min(at_once, clusters) if tile.split == 1 else clusters) * blocks,
         cluster=tile.cluster,
         split=tile.split,

@@ -68,6 +68,21 @@ def test_a_plain_product_of_matrices_goes_to_the_tensor_cores(case: str) -> None
         assert (found.tile, found.stages, found.persistent, found.cluster) == ({"i": 128, "j": 256}, 4, 132, 2)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "body", "columns", "turns"),
+    [
+        ((8192, 8192, 1024), "sum K k { A[%s] * B[%s] }", 192, True),  # what is around a tile is much
+        ((8192, 8192, 1024), "gelu(f32(sum K k { A[%s] * B[%s] }))", 256, False),  # more than its products: by both
+        ((4096, 4096, 4096), "sum K k { A[%s] * B[%s] }", 256, False),  # 192 leaves much of the last tiles empty
+    ],
+)
+def test_groups_alternate_where_what_is_around_products_is_much_and_less_than_they(
+    sizes: tuple[int, ...], body: str, columns: int, turns: bool
+) -> None:
+    found = first_form(text("nt", body=f"C[i, j] = {body}"), **dict(zip("MNK", sizes, strict=True)))
+    assert (found.tile, found.alternate) == ({"i": 128, "j": columns}, turns)
+
+
 BATCHES = (
     (
         "A: bf16[P, M, K], B: bf16[P, K, N], C: bf16[P, M, N]",
