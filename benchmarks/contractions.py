@@ -16,6 +16,13 @@ torch._int_mm, and torch._scaled_mm, with sums that are as exact as ours, and `f
 --cold: every launch has other arrays, so many that none is in the L2 cache any more; beside a sum that only reads the
 larger factor (needs CuPy).
 
+--way burst (sustained, single, chain; may be given again): other columns. By bursts of 10 ms after a pause; by blocks
+of 60 ms behind others of their own, in 5 rounds; one launch alone; and a program of 4 products of square matrices, each
+of the one before, beside as many calls (its launches do not begin early: those of tensor maps do not yet). Each ratio
+is the median of rounds, with the least and the greatest.
+
+--peer quack: QuACK's tuned product too, where `quack-kernels` is installed; where not, a line says so.
+
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
 """
@@ -24,7 +31,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +44,8 @@ CUT = 2e-3  # the same of factors that are cut to tf32
 RESULTS = {"i8": "i32", "tf32": "f32", "f8e4m3": "bf16"}  # where it is not the type of the factors
 SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025, 1027))
 CASES = ("nn", "nt", "tn", "tt")
+WAYS = ("burst", "sustained", "single", "chain")
+BURSTS, BLOCKS, BLOCK_MS, ALONE = 12, 5, 60.0, 20
 BATCHED = (64, 512, 512, 512)
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
 ROTATED_BYTES = 420 << 20  # several times the L2 cache
@@ -92,6 +101,12 @@ class Product:
         )
 
     @property
+    def chains(self) -> bool:
+        """Whether the result may be a factor of the next product."""
+        square = not self.batch and self.m == self.n == self.k and self.case[0] == "n"
+        return square and self.dtype in ("f16", "bf16") and self.dtype == self.result
+
+    @property
     def sizes(self) -> dict[str, int]:
         return {"M": self.m, "N": self.n, "K": self.k, **({"P": self.batch} if self.batch else {})}
 
@@ -114,6 +129,8 @@ def products(options: argparse.Namespace) -> Iterator[Product]:
 
 def build(out: Path, options: argparse.Namespace) -> int:
     """An artifact for each product; the exit status."""
+    from product_chain import chain_text
+
     import texpr
 
     for product in products(options):
@@ -123,6 +140,10 @@ def build(out: Path, options: argparse.Namespace) -> int:
             candidate = shaped(compiled.mapping.candidate, [int(number) for number in options.shape.split("x")])
             compiled = kernel.compile(f"cuda:{options.arch}", sizes=product.sizes, mapping=candidate)
         compiled.save(out / product.name)
+        if product.chains and "chain" in options.way:
+            text = chain_text(product.dtype, turned=product.case[1] == "t")
+            chain = texpr.parse(text, f"{product.name}-chain").only
+            chain.compile(f"cuda:{options.arch}", sizes={"M": product.m}).save(out / f"{product.name}-chain")
     print(f"{len(list(products(options)))} artifacts for {options.arch} in {out}")
     return 0
 
@@ -152,22 +173,25 @@ def run(out: Path, options: argparse.Namespace) -> int:
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
+    if "quack" in options.peer and quack() is None:
+        print("QuACK: not installed here (its wheels: quack-kernels, nvidia-cutlass-dsl); no column of it")
     rows: dict[str, dict[str, Any]] = {}
     for product in products(options):
         if not (out / product.name).exists():
             print(f"{product.name}: not built")
             continue
-        found = measure(torch, product, out, options.rounds, cold=options.cold)
+        found = measure(torch, product, out, options)
         rows[product.name] = {"device": torch.cuda.get_device_name(0), **found}
         (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
         print(line_of(product, rows[product.name]), flush=True)
     return 0 if rows and all(row["right"] for row in rows.values()) else 1
 
 
-def measure(torch: Any, product: Product, out: Path, rounds: int, *, cold: bool) -> dict[str, Any]:
-    from gpu_timing import graph_of, interleaved
+def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace) -> dict[str, Any]:
+    from gpu_timing import bursts, graph_of, interleaved, sustained
     from memory_measure import first_call
     from memory_problems import error_of
+    from product_chain import chained
 
     from texpr.runtime.load import load
 
@@ -186,7 +210,8 @@ def measure(torch: Any, product: Product, out: Path, rounds: int, *, cold: bool)
     kernel(**given, C=result)
     again = torch.full_like(result, poison)
     took = first_call(torch, lambda: kernel(**given, C=again))
-    peers = {name: act for name, act in peers_of(torch, product, a, b).items() if runs(torch, act)}
+    own_peers = peers_of(torch, product, a, b, options.peer)
+    peers = {name: act for name, act in own_peers.items() if runs(torch, act)}
     found = {"texpr": result, **{name: act() for name, act in peers.items()}}
     errors = {name: error_of(torch, got.double(), wanted, exact=False) for name, got in found.items()}
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
@@ -195,18 +220,29 @@ def measure(torch: Any, product: Product, out: Path, rounds: int, *, cold: bool)
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     bytes_ = sum(array.numel() * array.element_size() for array in given.values())
-    count = -(-ROTATED_BYTES // bytes_) if cold else 1
+    count = -(-ROTATED_BYTES // bytes_) if options.cold else 1
     launches = max(launches, count)
     sets = [given, *({name: array.clone() for name, array in given.items()} for _ in range(count - 1))]
-    others = [peers_of(torch, product, *sides_of(own, product.case)) for own in sets]
+    others = [peers_of(torch, product, *sides_of(own, product.case), options.peer) for own in sets]
     acts: dict[str, Callable[[int, int], object]] = {
         "texpr": lambda n, stream: kernel(**sets[n % count], C=result),
         **{name: lambda n, stream, name=name: others[n % count][name]() for name in peers},
     }
-    if cold:
+    if options.cold:
         acts["read-only sum"] = read_only(torch, [max(own.values(), key=lambda array: array.numel()) for own in sets])
     graphs = {name: (graph_of(torch, act, launches), launches) for name, act in acts.items()}
-    return {**row, "ms": interleaved(torch, graphs, rounds)}
+    row["ms"] = interleaved(torch, graphs, options.rounds)
+    if "burst" in options.way:
+        row["burst ms"] = bursts(torch, graphs, BURSTS)
+    if "sustained" in options.way:
+        row["sustained ms"] = sustained(torch, graphs, BLOCKS, BLOCK_MS)
+    if "single" in options.way:
+        alone = {name: (graph_of(torch, act, 1), 1) for name, act in acts.items()}
+        row["single ms"] = bursts(torch, alone, ALONE)
+    if "chain" in options.way and product.chains:
+        folder, turned = out / f"{product.name}-chain", product.case[1] == "t"
+        row["chain ms"] = chained(torch, folder, given, turned=turned, rounds=options.rounds)
+    return row
 
 
 def sides_of(given: dict[str, Any], case: str) -> tuple[Any, Any]:
@@ -229,7 +265,16 @@ def drawn(torch: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return torch.randn(shape, device="cuda").to(dtype)
 
 
-def peers_of(torch: Any, product: Product, a: Any, b: Any) -> dict[str, Callable[[], Any]]:
+def quack() -> Any:
+    """QuACK's product of matrices; None where it is not installed."""
+    try:
+        from quack.gemm_interface import gemm
+    except ImportError:
+        return None
+    return gemm
+
+
+def peers_of(torch: Any, product: Product, a: Any, b: Any, more: Sequence[str]) -> dict[str, Callable[[], Any]]:
     """What else makes a product, by name; the first is what is meant by its time."""
     out = torch.empty((*a.shape[:-1], b.shape[-1]), device="cuda", dtype=torch_type(torch, product.result))
     if product.dtype == "i8":
@@ -243,7 +288,14 @@ def peers_of(torch: Any, product: Product, a: Any, b: Any) -> dict[str, Callable
         return {"torch": lambda: scaled(False), "fast": lambda: scaled(True)}
     torch.backends.cuda.matmul.allow_tf32 = product.dtype == "tf32"
     own = torch.empty_like(out, dtype=a.dtype)
-    return {"torch": lambda: torch.matmul(a, b, out=own)}
+    found: dict[str, Callable[[], Any]] = {"torch": lambda: torch.matmul(a, b, out=own)}
+    gemm, theirs = quack() if "quack" in more else None, torch.empty_like(own)
+
+    def by_quack() -> Any:
+        gemm(a, b, out=theirs)
+        return theirs
+
+    return found if gemm is None or product.dtype not in ("f16", "bf16") else {**found, "quack": by_quack}
 
 
 def runs(torch: Any, act: Callable[[], Any]) -> bool:
@@ -279,8 +331,18 @@ def line_of(product: Product, row: dict[str, Any]) -> str:
     beside = "".join(
         f"   {name} {rate[name]:6.1f}   of {name} {rate['texpr'] / rate[name]:.3f}" for name in rate if name != "texpr"
     )
+    beside += "".join(_column(way, row[f"{way} ms"]) for way in WAYS if f"{way} ms" in row)
     said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
     return f"{product.name:32} {1000 * times['texpr']:9.1f} us {rate['texpr']:6.1f} TFLOP/s{beside}{said}"
+
+
+def _column(way: str, found: dict[str, list[float]]) -> str:
+    """The ratio to each peer, with what it was in the worst and the best round."""
+    from gpu_timing import ratio
+
+    peers = (name for name in found if name != "texpr")
+    told = {name: ratio(found["texpr"], found[name]) for name in peers}
+    return "".join(f"   {way} of {name} {mid:.3f} [{low:.3f}, {high:.3f}]" for name, (mid, low, high) in told.items())
 
 
 def main() -> int:
@@ -293,6 +355,8 @@ def main() -> int:
     parser.add_argument("--dtype", choices=("f32", "f16", "bf16", "tf32", "i8", "f8e4m3", "f64"), default="f32")
     parser.add_argument("--result", choices=TOLERANCE)
     parser.add_argument("--arch", default="sm_90a")
+    parser.add_argument("--way", action="append", choices=WAYS, default=[])
+    parser.add_argument("--peer", action="append", choices=["quack"], default=[])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()
