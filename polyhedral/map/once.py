@@ -102,7 +102,7 @@ def _dear(loop: Stmt) -> Iterator[Op]:
         work: list[Node] = [stmt.value]
         while work:
             node = work.pop()
-            if isinstance(node, Op) and OPERATORS[node.fn].cost >= DEAR and not _gathers(node):
+            if isinstance(node, Op) and node.fn in OPERATORS and OPERATORS[node.fn].cost >= DEAR and not _gathers(node):
                 yield node
             if not isinstance(node, Select):
                 work += reversed(operands(node))

@@ -136,6 +136,7 @@ def test_locals_are_rows_and_values_are_computed_once() -> None:
         "total = sum R j { select(j > 0, exp(X[i, max(j - 1, 0)]), 0.0) }"
         "; par R j { Y[i, j] = select(j > 0, exp(X[i, max(j - 1, 0)]), 0.0) }",
         "total = sum R j { exp(X[i, j] + Y[i, j]) }; par R j { Y[i, j] = exp(X[i, j] + Y[i, j]) / total }",
+        "total = sum R j { -X[i, j] }; par R j { Y[i, j] = -X[i, j] / total }",
         "total = 0.0; seq R j { total += exp(X[i, j] + total) }; par R j { Y[i, j] = exp(X[i, j] + total) }",
     ],
 )

@@ -24,6 +24,7 @@ from texpr.codegen.cuda.emit import emit_cuda
 from texpr.codegen.plan import plan
 from texpr.polyhedral import program as model
 from texpr.polyhedral.mapped import between, operators, order, places, planned, program, sync, tree, views
+from texpr.polyhedral.mapped.candidate import Candidate, Piped
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.prove.dependence import find_dependences
 from texpr.polyhedral.simulate.stage import simulate
@@ -166,6 +167,9 @@ def use() -> None:
         for target in ("cpu", "cuda:sm_90a"):
             assert kernel.compile(target).source
     assert "drain" in texpr.parse(PRODUCT).only.compile("cuda:sm_90a", stop_after="emit").source
+    turns = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=3, persistent=1, alternate=True)
+    by_turns = Candidate(launches={"product_0": turns})
+    assert texpr.parse(PRODUCT).only.compile("cuda:sm_90a", stop_after="emit", mapping=by_turns).source
     for path in sorted((ROOT / "tests" / "kernels" / "refused").glob("*.tex")):
         with suppress(texpr.TExprError):
             texpr.load(path).only.compile("cuda:sm_90a", stop_after="map")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from cpu_memory import SIZES as CPU_SIZES
 from memory_bound import chosen, label, line_of
 from memory_check import ROUNDINGS, fault
 from memory_problems import FACTORS, GROUPS, PROBLEMS, PROGRAMS, SIZES
@@ -71,7 +72,7 @@ def test_every_program_stands_in_a_group_and_has_no_attribute() -> None:
 
 
 def test_cubes_and_images_have_about_as_many_elements_as_the_matrix() -> None:
-    assert tuple(FACTORS) == SIZES
+    assert tuple(FACTORS) == (*SIZES, *CPU_SIZES)
     for (rows, columns), ((p, q, r), (b, c, h, w)) in FACTORS.items():
         for elements in (p * q * r, b * c * h * w):
             assert 0.97 < elements / (rows * columns) < 1.03

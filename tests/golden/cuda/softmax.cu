@@ -5,10 +5,10 @@
 //   texpr_softmax_0_case3: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case4: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case5: grid (M, 1, 1), block 32 threads, shared 0 bytes
-//   texpr_softmax_0_case6: grid (M, 1, 1), block 128 threads, shared 32 bytes
+//   texpr_softmax_0_case6: grid (M, 1, 1), block 256 threads, shared 64 bytes
 //   texpr_softmax_0_case7: grid (M, 1, 1), block 96 threads, shared 28 bytes
 //   texpr_softmax_0_case8: grid (M, 1, 1), block 96 threads, shared 28 bytes
-//   texpr_softmax_0_case9: grid (M, 1, 1), block 256 threads, shared 64 bytes
+//   texpr_softmax_0_case9: grid (M, 1, 1), block 512 threads, shared 128 bytes
 //   texpr_softmax_0_case10: grid (M, 1, 1), block 160 threads, shared 52 bytes
 //   texpr_softmax_0_case11: grid (M, 1, 1), block 224 threads, shared 60 bytes
 //   texpr_softmax_0_case12: grid (M, 1, 1), block 512 threads, shared 128 bytes
@@ -369,29 +369,29 @@ texpr_softmax_0_case5(
 TX_EXPORT(texpr_softmax_0_case5);
 
 #line 372 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts(smem + 0, 4, "m_parts");
-  const tx::Shared<tx::f32> s_parts(smem + 16, 4, "s_parts");
+  const tx::Shared<tx::f32> m_parts(smem + 0, 8, "m_parts");
+  const tx::Shared<tx::f32> s_parts(smem + 32, 8, "s_parts");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case6("X_row_case6");
+  tx::Reg<tx::f32, 8> X_row_case6("X_row_case6");
   const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case6, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 512 * row_part, tx::Wanted<4>(0, N - (row + 512 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case6, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 512 * k_serial + 128 * warp + 4 * lane;
-    if (k_serial < 2 || k_first < N) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
+    const int k_first = 1024 * k_serial + 128 * warp + 4 * lane;
+    if (k_serial < 1 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
         m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
@@ -405,14 +405,14 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 5
   tx::sync_block(0);  // m_parts is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 4>([&](int each_warp) { return m_parts(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 512 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_1_serial < 2 || k_first_1 < N) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 2; ++k_1_serial) {
+    const int k_first_1 = 1024 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_1_serial < 1 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
         s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
@@ -426,12 +426,12 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   tx::sync_block(1);  // s_parts is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 4>([&](int each_warp_1) { return s_parts(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 8>([&](int each_warp_1) { return s_parts(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 512 * j_serial + 128 * warp + 4 * lane;
-    if (j_serial < 2 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 2; ++j_serial) {
+    const int j_first = 1024 * j_serial + 128 * warp + 4 * lane;
+    if (j_serial < 1 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
@@ -627,29 +627,29 @@ texpr_softmax_0_case8(
 TX_EXPORT(texpr_softmax_0_case8);
 
 #line 630 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(512)
 texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 8, "m_parts_case9");
-  const tx::Shared<tx::f32> s_parts_case9(smem + 32, 8, "s_parts_case9");
+  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 16, "m_parts_case9");
+  const tx::Shared<tx::f32> s_parts_case9(smem + 64, 16, "s_parts_case9");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case9("X_row_case9");
+  tx::Reg<tx::f32, 8> X_row_case9("X_row_case9");
   const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case9, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case9, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 1024 * k_serial + 128 * warp + 4 * lane;
-    if (k_serial < 2 || k_first < N) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
+    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
+    if (k_serial < 1 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
         m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
@@ -663,14 +663,14 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 5
   tx::sync_block(0);  // m_parts_case9 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case9(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case9(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 1024 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_1_serial < 2 || k_first_1 < N) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 2; ++k_1_serial) {
+    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_1_serial < 1 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
         s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
@@ -684,12 +684,12 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   tx::sync_block(1);  // s_parts_case9 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 8>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 1024 * j_serial + 128 * warp + 4 * lane;
-    if (j_serial < 2 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 2; ++j_serial) {
+    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
+    if (j_serial < 1 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8

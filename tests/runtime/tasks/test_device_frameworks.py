@@ -77,6 +77,7 @@ def test_contractions_on_a_gpu_are_those_of_torch(torch: list[Any]) -> None:
     assert len(torch) == 2 * 27
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # of NumPy 2.5; a tensor of torch has it
 def test_a_function_that_changes_the_shape_of_its_tensor_changes_no_others(torch: list[Any]) -> None:
     x, shapes = vector("x", 1), list[Any]()
 

@@ -187,7 +187,11 @@ inline Runner& self(Site site) {
 template <class... Part>
 [[noreturn]] inline void refuse(int kind, Site site, const char* format, Part... part) {
   char text[240];
-  std::snprintf(text, sizeof text, format, part...);
+  if constexpr (sizeof...(part) == 0) {
+    std::snprintf(text, sizeof text, "%s", format);
+  } else {
+    std::snprintf(text, sizeof text, format, part...);
+  }
   found(kind, site, text);
   give_up();
 }

@@ -221,7 +221,11 @@ class Mbarrier {
   template <class... Part>
   [[noreturn]] void refuse(Here here, const char* format, Part... part) const {
     char text[200], whole[250];
-    std::snprintf(text, sizeof text, format, part...);
+    if constexpr (sizeof...(part) == 0) {
+      std::snprintf(text, sizeof text, "%s", format);
+    } else {
+      std::snprintf(text, sizeof text, format, part...);
+    }
     std::snprintf(whole, sizeof whole, "%s.%s[%d] %s", name_, side_, slot_, text);
     host::found(TX_HOST_PHASE, here, whole);
     host::give_up();
