@@ -21,7 +21,7 @@ from texpr.polyhedral.target import parse_target
 H200 = parse_target("cuda:sm_90a")
 PRODUCTS = [
     atoms.fma(F64),
-    *(atoms.mma(t, c) for t, c in ((F16, F32), (BF16, F32), (F16, F16))),
+    *(atoms.mma(t, c) for t, c in ((F16, F32), (BF16, F32), (F16, F16), (F32, F32))),
     atoms.mma_blocks(BF16, 64, 32),
     *(atoms.wgmma(BF16, n, SharedOperand()) for n in (8, 104, 256)),
     atoms.wgmma(F16, 64, SharedOperand(k_contiguous=False), SharedOperand(swizzle_bytes=16)),
@@ -107,7 +107,8 @@ def test_an_architecture_has_its_instructions(arch, names):
     [
         lambda: atoms.tree(MONOIDS["Sum"], F32, 12, H200),
         lambda: atoms.mma(BF16, F16),
-        lambda: atoms.mma(F32, F32),
+        lambda: atoms.mma(F64, F64),
+        lambda: atoms.load_blocks(F32, 64, SharedOperand(k_contiguous=False), "a"),
         lambda: atoms.load_matrices(F32, 4),
         lambda: atoms.mma_blocks(F16, 24, 64),
         lambda: atoms.load_blocks(F16, 64, SharedOperand(swizzle_bytes=32), "a"),
