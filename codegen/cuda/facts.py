@@ -7,12 +7,14 @@ facts.nodes       every node in execution order
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import TypeVar, get_args
 
 from texpr.codegen.cuda.copies import Box, Form, copy_form
-from texpr.grammar.ast import Role
+from texpr.grammar import ast
+from texpr.grammar.ast import Expr, Read, Role, Select
+from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Contract, Copy, Element, Operator, Unload
@@ -20,7 +22,7 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Sync
-from texpr.polyhedral.mapped.tree import Fresh, Last, Lead, Node, Part, Parts
+from texpr.polyhedral.mapped.tree import Fresh, Guard, Last, Lead, Node, Part, Parts
 from texpr.polyhedral.mapped.walks import Located, Path, launch_words, located, node_reads
 
 T = TypeVar("T")
@@ -81,6 +83,18 @@ class LaunchFacts:
         return self.has(*get_args(Sync), Last, LookBack)
 
     @cached_property
+    def merged(self) -> frozenset[str]:
+        """What is only read, in an arm of a choice whose other arm reads what is written. nvcc makes one load of both,
+        and where the one has `__restrict__` that load goes through the cache of what nobody writes (13.0)."""
+        buffers, found = self.planned.program.buffers, set[str]()
+        changed = {name for name in self.written if buffers[name].memory is Memory.GLOBAL}
+        for arms in (arms for node in self.nodes for arms in _choices(node)):
+            for one, other in (arms, arms[::-1]):
+                if one & changed:
+                    found |= other - self.written
+        return frozenset(found)
+
+    @cached_property
     def words(self) -> frozenset[str]:
         """The counters and flags that the launch uses."""
         return launch_words(self.launch)
@@ -118,6 +132,33 @@ def launch_facts(planned: PlannedProgram, launch: Launch) -> LaunchFacts:
         written=frozenset[str]().union(*(touch.writes for touch in touches)),
         used=used - ({box.map.buffer for box in boxes.values()} - named),
     )
+
+
+def _choices(node: Node) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
+    """What the two arms of each choice in a node read: of a guard with an `else`, and of every `select`."""
+    if isinstance(node, Guard):
+        yield _all_reads(node.body), _all_reads(node.orelse)
+    elif isinstance(node, Operator):
+        for select in _selects(node):
+            yield _names_read(select.then), _names_read(select.other)
+
+
+def _all_reads(nodes: tuple[Node, ...]) -> frozenset[str]:
+    return frozenset[str]().union(*(_touch(place).reads for place in located(nodes)))
+
+
+def _names_read(value: Expr) -> frozenset[str]:
+    return frozenset(node.buffer for node in walk(value) if isinstance(node, Read))
+
+
+def _selects(part: object) -> Iterator[Select]:
+    """The `select`s in an operator, in whichever of its fields."""
+    if isinstance(part, ast.Node):
+        yield from (node for node in walk(part) if isinstance(node, Select))
+    elif is_dataclass(part):
+        yield from (found for field in fields(part) for found in _selects(getattr(part, field.name)))
+    elif isinstance(part, tuple):
+        yield from (found for each in part for found in _selects(each))
 
 
 def _touch(place: Located) -> Touch:

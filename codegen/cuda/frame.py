@@ -196,10 +196,11 @@ class Frame:
 
     def _alone(self, buffer: MappedBuffer) -> str:
         """` __restrict__`, but for a buffer through which the threads of a block may speak to each other, or whose
-        values another launch may still be writing: there the word would let a load be moved across the wait."""
+        values another launch may still be writing: there the word would let a load be moved across the wait; and but
+        for one whose loads nvcc merges with those of a buffer that is written."""
         spoken = buffer.name in self.facts.written and self.facts.waits
         awaited = buffer.name not in self.settled and self.facts.has(AfterLaunch)
-        return "" if spoken or awaited else " __restrict__"
+        return "" if spoken or awaited or buffer.name in self.facts.merged else " __restrict__"
 
     # ---- declarations ----
 

@@ -210,3 +210,21 @@ class TestElements:
     def test_a_subscript_beyond_all_elements_is_told(self) -> None:
         report, *_ = self.run("t(1, 3) = 0;")
         assert (report.kind, report.message) == ("bounds", "t[6] is outside its 6 elements")
+
+
+@pytest.mark.parametrize(
+    ("body", "plain"),
+    [
+        ("C[i] += b[i]; D[i] = select(i < 7, C[i], b[i + 1])", {"b"}),
+        ("C[i] += b[i]; if i < 7 { D[i] = C[i] } else { D[i] = b[i] * c[i] }", {"b", "c"}),
+        ("C[i] += b[i]; D[i] = select(i < 7, c[i], b[i])", set()),
+        ("let t = b[i] * 2.0; C[i] += t; D[i] = select(i < 7, t, b[i])", set()),
+    ],
+)
+def test_no_load_of_what_is_written_is_merged_with_one_of_what_nobody_writes(body: str, plain: set[str]) -> None:
+    """nvcc makes one load of both arms of a choice, `ld.global.nc` where one of them is of a `const __restrict__`."""
+    head = "kernel k(b: f32[65], c: f32[65], inout C: f32[64], D: f32[64])"
+    made = texpr.parse(f"{head} {{ par 64 i {{ {body} }} }}").only.compile("cuda:sm_90a", stop_after="emit").source
+    assert {name for name in "bc" if f"const tx::f32* {name}_data" in made} == plain
+    for name in "bc":
+        assert name in plain or f"{name}_data" not in made or f"const tx::f32* __restrict__ {name}_data" in made
