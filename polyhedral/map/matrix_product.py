@@ -327,7 +327,7 @@ def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, bo
     if one.first.dtype != one.second.dtype or not are_multiplied(problem, one):
         return None
     if factor.side.joins:
-        if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed) or not _in_order(factor):
+        if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):
             return None
     elif factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
@@ -338,14 +338,6 @@ def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, bo
     return MatrixFactor(
         one=one, factor=factor, summed=summed, k_contiguous=factor.element[1][-1] == IndexVar(name=summed)
     )
-
-
-def _in_order(factor: Factor) -> bool:
-    """Whether the indices of a side come in the order of the array's dimensions, in which a box lies."""
-    dims = [
-        n for index in factor.side.indices for n, s in enumerate(factor.element[1]) if index in subscript_names((s,))
-    ]
-    return dims == sorted(dims)
 
 
 def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:

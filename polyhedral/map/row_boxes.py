@@ -40,13 +40,13 @@ BOUNDS = (CompareOp.LT, CompareOp.LE, CompareOp.GT, CompareOp.GE)
 
 def is_windowed(problem: Problem, factor: Factor, deep: str) -> bool:
     """Whether boxes of a factor's side lie in boxes of its array: each of its indices is told by a subscript of its
-    own, in steps of 1, beside whatever else is there; the last subscript is what is summed in steps."""
+    own, in their order, in steps of 1, beside whatever else is there; the last subscript is what is summed in steps."""
     buffer, subscripts = factor.element
     plain = [s for s in subscripts if not isinstance(s, Gather)]
     if len(plain) < len(subscripts) or plain[-1] != IndexVar(name=deep):
         return False
     told = [index for at in plain for index in factor.side.indices if index in names(at)]
-    if sorted(told) != sorted(factor.side.indices) or any(deep in names(at) for at in plain[:-1]):
+    if told != list(factor.side.indices) or any(deep in names(at) for at in plain[:-1]):
         return False
     for at in plain:
         own = [index for index in factor.side.indices if index in names(at)]
