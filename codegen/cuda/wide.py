@@ -78,7 +78,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     cut = mixed and not exact and not (copy.within is not None and (copy.within.together or copy.within.inside))
     outside = cut and _may_leave(view, count, access)  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
-    lined = not mixed and access.frame.buffer(view.buffer).align % BYTES[-1] == 0
+    # A vector's end is asked in every block; rows have theirs in one turn of many, whose text may not cost registers.
+    lined = not mixed and len(view.subscripts) == 1 and access.frame.buffer(view.buffer).align % BYTES[-1] == 0
     which = "" if not wanted else "_inside" if outside or (exact and lined) else "_exactly" if exact else "_wanted"
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
     value = f"{verb}({_listed(own, where, wanted, room)})"

@@ -103,7 +103,7 @@ def _shared(text: str, draw: random.Random, found: Candidate) -> MappedProgram:
     assert isinstance(choice, Piped)
     few = draw.random() < 0.5 and "E[" not in text
     split = draw.choice((2, 4)) if few else 2
-    columns = 8 * split if few else 32 * split
+    columns = 16 * split if few else 32 * split  # each block ends whole groups of 16
     sides = (choice.along, choice.across) if few else (choice.across, choice.along)
     most = dict(zip(sides, (64, columns), strict=True))
     own = replace(choice, across=sides[0], along=sides[1], tile=most, stages=2, split=split, persistent=split)
