@@ -53,7 +53,7 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
         chunk=_chunk(problem, nest, add(ranges[indices[0]][1], ONE)) if cores == (vector,) else None,
         jam=next(jams, {}),
         tile=next(tiles, {}),
-        once=bool(repeated(nest.body, PIECE if local_rows else 1)),
+        once=(vector is None or local_rows) and bool(repeated(nest.body, PIECE if local_rows else 1)),
         local_rows=local_rows,
         memory=memory,
     )

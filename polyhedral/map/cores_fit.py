@@ -47,5 +47,7 @@ def cores_faults(problem: Problem, nest: Nest, choice: Cores) -> Iterator[str]:
         yield "`local_rows` are of pieces of the vector, without `jam` and `tile`"
     if choice.local_rows and not can_be_rows(problem, nest, choice.memory):
         yield "`local_rows`: the locals of an iteration are not all outside its loops and of one element"
-    if choice.once and not repeated(nest.body, (choice.chunk or PIECE) if choice.local_rows else 1):
+    if choice.once and choice.vector is not None and not choice.local_rows:
+        yield "`once`: a row keeps the values of one iteration, and iterations of the vector run beside one another"
+    elif choice.once and not repeated(nest.body, (choice.chunk or PIECE) if choice.local_rows else 1):
         yield "`once`: no loops of an iteration compute the same, of a length that a core has room for"

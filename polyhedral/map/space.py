@@ -293,7 +293,7 @@ def _cores(problem: Problem, nest: Nest, first: Cores) -> Iterator[Cores]:
             yield plain
             if vector is not None and can_be_rows(problem, nest, first.memory):
                 yield replace(plain, local_rows=True)
-            if repeated(nest.body):
+            if vector is None and repeated(nest.body):
                 yield replace(plain, once=True)
             for jam in jams_of(problem, nest, cores, vector) if vector is not None else ():
                 yield from (replace(plain, jam=some) for some in (jam, _halved(jam)))

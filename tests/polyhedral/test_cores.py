@@ -153,12 +153,28 @@ def test_what_only_looks_alike_is_computed_again(body: str) -> None:
             np.testing.assert_allclose(result[name], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("term", ["exp(A[i, c])", "exp(A[i, c] + B[c, j])"])
+def test_a_row_keeps_nothing_of_iterations_beside_one_another(term: str) -> None:
+    text = f"""kernel k(A: f32[P, Q], B: f32[Q, R], C: f32[P, R], D: f32[P, R]) {{
+        par P i, R j {{ C[i, j] = sum Q c {{ {term} * B[c, j] }}; D[i, j] = sum Q c {{ {term} + B[c, j] }} }}
+    }}"""
+    sizes = {"P": 9, "Q": 21, "R": 33}
+    choice = choice_of(text, **sizes)
+    assert choice.vector == "j" and not choice.once
+    given = {name: array / 8 for name, array in arrays(text, sizes).items()}
+    found = simulate(mapped(text, "cpu", **sizes), given)
+    for name, expected in interpret(program(text, **sizes).kernel, given).outputs.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+    with pytest.raises(TExprError, match="iterations of the vector run beside"):
+        mapped(text, "cpu", Candidate(launches={"k_0": replace(choice, once=True)}), **sizes)
+
+
 def test_ways_from_outside_are_of_those_that_there_are() -> None:
     sizes = {"P": 8, "Q": 8, "R": 8}
     for text, change, said in (
         (PERMUTE, {"tile": {"j": 4, "i": 4}}, "are not run in tiles"),
         (PERMUTE, {"tile": {"k": 0, "i": 4}}, "less than one iteration"),
-        (PERMUTE, {"once": True}, "compute the same"),
+        (PERMUTE, {"once": True}, "run beside one another"),
         (PERMUTE, {"local_rows": True}, "without `jam` and `tile`"),
         (RUNNING, {"local_rows": True}, "the locals of an iteration"),
         (SOFTMAX, {"local_rows": True}, "the locals of an iteration"),
