@@ -24,6 +24,7 @@ from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, RELATION, SUM
 from texpr.grammar.permissions import keeps_order, may_contract
 from texpr.grammar.types import DType
+from texpr.polyhedral.map.bands import FEW_TURNS
 from texpr.polyhedral.map.inherited import UNIQUE_OVER
 from texpr.polyhedral.mapped.operators import Generic, Store
 from texpr.polyhedral.mapped.tree import Define, Fresh
@@ -115,7 +116,7 @@ def _is_better_vectorised(loop: Range) -> bool:
     """Whether LLVM, knowing the trip count, would unroll a loop that it had better vectorise."""
     if loop.unroll or not isinstance(loop.low, IndexConst) or not isinstance(loop.high, IndexConst):
         return False
-    return loop.high.value - loop.low.value >= UNROLLED and _turns(loop.body) <= UNROLLED
+    return loop.high.value - loop.low.value >= UNROLLED and _turns(loop.body) <= FEW_TURNS
 
 
 def _turns(body: tuple[object, ...]) -> float:

@@ -59,6 +59,11 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
     )
 
 
+def beside(choice: Cores) -> int:
+    """Iterations of the vector whose rows of locals a core has at a time; 1 where it has none."""
+    return (choice.chunk or PIECE) if choice.local_rows else 1
+
+
 def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
     """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
     most = HEAVY_CHUNK if has_long_loop(nest.body) else LIGHT_CHUNK

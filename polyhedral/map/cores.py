@@ -42,7 +42,7 @@ from texpr.grammar.index.expr import ONE, add, names
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.map.bands import Nest, has_long_loop, has_loop
-from texpr.polyhedral.map.choose_cores import PIECE
+from texpr.polyhedral.map.choose_cores import PIECE, beside
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
@@ -68,8 +68,7 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
     together = [choice.chunk or choice.jam.get(index) or choice.tile.get(index, 1) for index in choice.cores]
     digits, total = core_digits(choice.cores, extents, together, draft.names)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=choice.cores, ranges=ranges)
-    beside = (choice.chunk or PIECE) if choice.local_rows else 1
-    stmts, kept = kept_once(draft, nest.body, beside) if choice.once else (nest.body, ())
+    stmts, kept = kept_once(draft, nest.body, beside(choice)) if choice.once else (nest.body, ())
     locals_ = [s.buffer for s in stmts if isinstance(s, New)] if choice.local_rows else []
     level = _Core(draft, Body(draft, hardware=choice.cores), (*locals_, *kept) if choice.local_rows else ())
     body: tuple[Node, ...]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.choose_cores import PIECE, can_be_rows, core_indices, tiles_of
+from texpr.polyhedral.map.choose_cores import beside, can_be_rows, core_indices, tiles_of
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.once import repeated
@@ -49,5 +49,5 @@ def cores_faults(problem: Problem, nest: Nest, choice: Cores) -> Iterator[str]:
         yield "`local_rows`: the locals of an iteration are not all outside its loops and of one element"
     if choice.once and choice.vector is not None and not choice.local_rows:
         yield "`once`: a row keeps the values of one iteration, and iterations of the vector run beside one another"
-    elif choice.once and not repeated(nest.body, (choice.chunk or PIECE) if choice.local_rows else 1):
+    elif choice.once and not repeated(nest.body, beside(choice)):
         yield "`once`: no loops of an iteration compute the same, of a length that a core has room for"

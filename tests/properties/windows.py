@@ -7,15 +7,14 @@ exact in every order and agree bit by bit. Many programs are none that boxes do:
 images, their indices are mirrored, or go in other steps; then no candidate fits.
 """
 
-import collections
 import random
 import sys
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from epilogues import main
 
 import texpr
 from texpr.grammar.index.expr import constant_value
@@ -172,18 +171,5 @@ def outcome(seed: int) -> str:
     return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
 
 
-def main() -> int:
-    warnings.simplefilter("ignore")
-    first, count = (int(argument) for argument in sys.argv[1:3])
-    outcomes = collections.Counter[str]()
-    for seed in range(first, first + count):
-        said = outcome(seed)
-        outcomes[said.split()[0]] += 1
-        if said.startswith("wrong"):
-            print(seed, said, flush=True)
-    print(dict(outcomes))
-    return 1 if outcomes["wrong"] else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(outcome))
