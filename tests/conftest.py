@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import pytest
 from hypothesis import settings
 
-# In CI the examples are the same in each run: a find of a random search must not fail an unrelated change. No test
-# depends on how fast the machine is.
+# In CI the examples are the same in each run: a find of a random search must not fail an unrelated change. `dev` has
+# fewer, for the tests around a change while one works on it. No test depends on how fast the machine is.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("local", deadline=None)
+settings.register_profile("dev", deadline=None, max_examples=30)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "local"))
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -1,13 +1,14 @@
 """Random programs of tasks on several memories with small bounds, against a sequential run.
 
-    python tests/properties/task_stress.py [--seeds 100] [--first 0] [--tasks 300] [--blocks 12] [--minutes M]
+    python tests/properties/task_stress.py [--seeds 100 | --minutes M] [--first 0] [--tasks 300] [--blocks 12]
         [--processes 1] [--patience 300]
 
 Tasks read, write, change and add, with declared, undeclared, cancellable and temporary buffers, alone or as children of
 a task with a permission on a slice; some fail, some give up, some are late. Integers are exact, so final tensors must
 be equal, and the same blocks must be without values. Afterwards no memory is reserved, nobody holds a buffer, and no
 thread is left. The closing run of a change is `--tasks 1000000 --blocks 10000` with a seed for each engine. Several
-processes share the seeds; a seed that fails, or takes more than `--patience` seconds, is told, and the others go on.
+processes share the seeds, and each tells from time to time how many it has done; after M minutes none begins another.
+A seed that fails, or takes more than `--patience` seconds, is told, and the others go on.
 """
 
 import argparse
@@ -46,6 +47,7 @@ from texpr.tasks import (
 TILES, TILE = 6, 4
 MODULUS = 1_000_003
 LATE = 499  # one in so many tasks
+TELL_S = 20.0  # a process says how far it is when it said nothing for so long
 
 
 @dataclass(frozen=True)
@@ -269,18 +271,23 @@ def try_seed(seed: int, tasks: int, tiles: int = TILES) -> None:
     assert found == wanted, f"seed {seed}: {found[:20]}, not {wanted[:20]}"
 
 
-def try_seeds(options: argparse.Namespace, taken: Any, trying: Any, end: float) -> int:
+def try_seeds(options: argparse.Namespace, taken: Any, trying: Any, name: str) -> int:
     """Seeds one after another, as long as there are any; how many failed. `trying` has the one that runs."""
     sys.setswitchinterval(1e-5)  # threads take turns as often as they can
     warnings.simplefilter("ignore")
-    failed = 0
+    begun = told = time.monotonic()
+    done = failed = 0
     while True:
         with taken.get_lock():
             number = taken.value
-            if number >= options.seeds and time.monotonic() > end:
-                trying.value = -1
-                return failed
-            taken.value += 1
+            over = time.monotonic() > begun + 60 * options.minutes if options.minutes else number >= options.seeds
+            taken.value += not over
+        if over or time.monotonic() > told + TELL_S:
+            told = time.monotonic()
+            print(f"{name}: {done} programs in {told - begun:.0f} s, {failed} failed", flush=True)
+        if over:
+            trying.value = -1
+            return failed
         seed = trying.value = options.first + number
         faulthandler.dump_traceback_later(options.patience, exit=True)
         try:
@@ -289,29 +296,35 @@ def try_seeds(options: argparse.Namespace, taken: Any, trying: Any, end: float) 
             failed += 1
             print(f"seed {seed} FAILED: {type(why).__name__}: {str(why)[:2000]}", flush=True)
         faulthandler.cancel_dump_traceback_later()
+        done += 1
 
 
-def process(options: argparse.Namespace, taken: Any, trying: Any) -> None:
-    sys.exit(min(try_seeds(options, taken, trying, time.monotonic() + 60 * options.minutes), 100))
+def process(options: argparse.Namespace, taken: Any, trying: Any, name: str) -> None:
+    sys.exit(min(try_seeds(options, taken, trying, name), 100))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("seeds", 100), ("first", 0), ("tasks", 300), ("blocks", 2 * TILES), ("processes", 1)):
+    for name, default in (("first", 0), ("tasks", 300), ("blocks", 2 * TILES), ("processes", 1)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--minutes", type=float, default=0)
+    many = parser.add_mutually_exclusive_group()
+    many.add_argument("--seeds", type=int, default=100)
+    many.add_argument("--minutes", type=float)
     parser.add_argument("--patience", type=float, default=300)
     options = parser.parse_args()
     spawning = multiprocessing.get_context("spawn")
     taken, begun = spawning.Value("q", 0), time.monotonic()
     trying = [spawning.Value("q", -1) for _ in range(options.processes)]
-    children = [spawning.Process(target=process, args=(options, taken, each)) for each in trying]
+    children = [
+        spawning.Process(target=process, args=(options, taken, each, f"process {number}"))
+        for number, each in enumerate(trying)
+    ]
     for child in children:
         child.start()
     for child, each in zip(children, trying, strict=True):
         child.join()
         if each.value >= 0:
-            print(f"seed {each.value} FAILED: its process ended, or ran out of time")
+            print(f"seed {each.value} FAILED: its process ended, or ran out of time", flush=True)
     ends = [child.exitcode for child in children]
     minutes = (time.monotonic() - begun) * options.processes / 60
     said = "right" if not any(ends) else f"WRONG: processes ended with {ends}"
