@@ -33,7 +33,7 @@ from texpr.runtime.tasks.stuck import fail_stuck
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope
 from texpr.runtime.tasks.task import NO_GRANTS, Counters, Phase, Task, no_value
 from texpr.runtime.tasks.tensors import Tensor, foreign
-from texpr.runtime.tasks.turns import First
+from texpr.runtime.tasks.turns import First, Lock
 from texpr.runtime.tasks.workers import Commit, Crew
 from texpr.runtime.transport.interface import Transport
 
@@ -56,9 +56,9 @@ class Flow:
     ) -> None:
         self.strict = strict
         self.counters = Counters()
-        self.lock = threading.Lock()
-        self._first = First(self.lock)
-        self.progress = threading.Condition(self.lock)
+        self.lock = Lock()
+        self._first = First(self.lock.plain)
+        self.progress = threading.Condition(self.lock.plain)
         self.watchers = 0  # threads that wait for `progress`
         self.unfinished = 0  # tasks of nobody that are not done
         self._ahead = ahead  # how many of them there may be

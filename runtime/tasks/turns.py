@@ -2,8 +2,13 @@
 
 Python lets a thread go on for 5 ms while others wait. A transfer or a task takes its threads a few turns of some
 microseconds, so a GPU would have nothing to do meanwhile. The interval is the whole process's; it is as before when the
-last engine with GPUs has ended. Nor is a lock fair: who submits one task after another would take it again before
-those who wait for it are awake.
+last engine with GPUs has ended.
+
+Nor is a lock of Python fair, whether it is let or not. Who submits one task after another would take it again before
+those who wait for it are awake: to those who should not wait, others give way (`First`). And all others must not wait
+for it in the operating system (`Lock`). That gives a lock to one who waits before this one has the interpreter; the
+thread that has it then comes to a lock that is taken, and waits in the system, too; and so two threads that have much
+to do go on, each of them asleep once a task, which costs more than all that a task needs.
 """
 
 import sys
@@ -12,10 +17,29 @@ import time
 
 TURN_S = 2e-4
 GIVE_WAY_S = 5e-5
+ASK_AGAIN_S = 5e-5
 
 _lock = threading.Lock()
 _engines = 0
 _before = 0.0
+
+
+class Lock:
+    """A lock which is asked for again where it is taken. `plain` is the same one for whoever waits in the system."""
+
+    __slots__ = ("_acquire", "_release", "plain")
+
+    def __init__(self) -> None:
+        self.plain = threading.Lock()
+        self._acquire, self._release = self.plain.acquire, self.plain.release
+
+    def __enter__(self) -> None:
+        acquire = self._acquire
+        while not acquire(False):
+            time.sleep(ASK_AGAIN_S)
+
+    def __exit__(self, *unused: object) -> None:
+        self._release()
 
 
 class First:
