@@ -193,6 +193,7 @@ def test_blocks_move_between_gpus_without_going_home() -> None:
 @pytest.mark.parametrize(("dtype", "on_device"), [("f64", True), ("f32", False)])
 def test_sums_of_blocks_of_several_sizes_come_home(dtype: str, on_device: bool, monkeypatch: Any) -> None:
     monkeypatch.setattr("texpr.runtime.tasks.device_nodes.PIECE", 56)  # a long one comes in pieces
+    monkeypatch.setattr("texpr.runtime.tasks.device_nodes.DeviceNode.copiers", (1, 1))  # one thread brings them all
     memory = FakeGpu()
     sums = [Tensor(name, (tiled(extent, extent),), dtype) for name, extent in (("S", 4), ("L", 64), ("M", 8))]
     with Engine({"gpu": 1}, memories={"gpu": memory}, debug=True) as engine:
