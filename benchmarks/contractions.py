@@ -18,10 +18,14 @@ larger factor (needs CuPy).
 
 --way burst (sustained, single, chain; may be given again): other columns. By bursts of 10 ms after a pause; by blocks
 of 60 ms behind others of their own, in 5 rounds; one launch alone; and a program of 4 products of square matrices, each
-of the one before, beside as many calls (its launches do not begin early: those of tensor maps do not yet). Each ratio
-is the median of rounds, with the least and the greatest.
+of the one before, whose launches begin early, beside as many calls. Each ratio is the median of rounds, with the least
+and the greatest.
 
---peer quack: QuACK's tuned product too, where `quack-kernels` is installed; where not, a line says so.
+--peer quack (triton; may be given again): QuACK's tuned product and Triton's autotuned one too, where they are
+installed; where not, a line says so.
+
+--wanted: the sizes that are to be as fast as cuBLAS, in all columns, beside all peers, and what comes of them
+(`product_summary.py`).
 
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
@@ -31,12 +35,15 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from product_peers import PEERS
+from product_summary import LARGE, SMALL, WAYS
 
 NARROW = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (3000, 3000, 3000), (1000, 1304, 2056))
 TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 3e-3, "i32": 0.0, "f64": 1e-14}  # of the norm, by the type of the result
@@ -44,21 +51,10 @@ CUT = 2e-3  # the same of factors that are cut to tf32
 RESULTS = {"i8": "i32", "tf32": "f32", "f8e4m3": "bf16"}  # where it is not the type of the factors
 SIZES = ((2048, 2048, 2048), (4096, 4096, 4096), (1000, 1000, 1000), (1023, 1025, 1027))
 CASES = ("nn", "nt", "tn", "tt")
-WAYS = ("burst", "sustained", "single", "chain")
 BURSTS, BLOCKS, BLOCK_MS, ALONE = 12, 5, 60.0, 20
 BATCHED = (64, 512, 512, 512)
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
 ROTATED_BYTES = 420 << 20  # several times the L2 cache
-READ_ONLY = """extern "C" __global__ void __launch_bounds__(512)
-read_only(const uint4* from, unsigned* to, long long n) {
-  unsigned found = 0;
-  for (int k = 0; k < 4; ++k) {
-    const long long at = (blockIdx.x * 4ll + k) * 512 + threadIdx.x;
-    if (at < n) { const uint4 x = from[at]; found += x.x ^ x.y ^ x.z ^ x.w; }
-  }
-  found = __reduce_add_sync(~0u, found);
-  if (threadIdx.x % 32 == 0) to[blockIdx.x * 16 + threadIdx.x / 32] = found;
-}"""
 TEXT = """kernel matmul(A: {dtype}[{batch}{a}], B: {dtype}[{batch}{b}], C: {result}[{batch}M, N]) {{
     par {loop}M i, N j {{
         C[{at}i, j] = sum K k {{ A[{at}{ik}] * B[{at}{kj}] }}{attr}
@@ -173,8 +169,12 @@ def run(out: Path, options: argparse.Namespace) -> int:
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    if "quack" in options.peer and quack() is None:
-        print("QuACK: not installed here (its wheels: quack-kernels, nvidia-cutlass-dsl); no column of it")
+    from product_peers import BUILT, peer
+    from product_summary import summary
+
+    for name in options.peer:
+        if peer(name) is None:
+            print(f"{name}: not installed here ({BUILT[name]}); no column of it")
     rows: dict[str, dict[str, Any]] = {}
     for product in products(options):
         if not (out / product.name).exists():
@@ -184,6 +184,8 @@ def run(out: Path, options: argparse.Namespace) -> int:
         rows[product.name] = {"device": torch.cuda.get_device_name(0), **found}
         (out / "results.json").write_text(json.dumps(rows, indent=1) + "\n")
         print(line_of(product, rows[product.name]), flush=True)
+    for line in summary(rows):
+        print(line)
     return 0 if rows and all(row["right"] for row in rows.values()) else 1
 
 
@@ -192,6 +194,7 @@ def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace
     from memory_measure import first_call
     from memory_problems import error_of
     from product_chain import chained
+    from product_peers import peers_of, read_only, runs, torch_type
 
     from texpr.runtime.load import load
 
@@ -251,78 +254,11 @@ def sides_of(given: dict[str, Any], case: str) -> tuple[Any, Any]:
     return left, right
 
 
-def torch_type(torch: Any, name: str) -> Any:
-    return {
-        "f32": torch.float32, "tf32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16,
-        "i8": torch.int8, "i32": torch.int32, "f8e4m3": torch.float8_e4m3fn,
-    }[name]  # fmt: skip
-
-
 def drawn(torch: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Random numbers, of integers all that there are."""
     if not dtype.is_floating_point:
         return torch.randint(-128, 128, shape, device="cuda", dtype=dtype)
     return torch.randn(shape, device="cuda").to(dtype)
-
-
-def quack() -> Any:
-    """QuACK's product of matrices; None where it is not installed."""
-    try:
-        from quack.gemm_interface import gemm
-    except ImportError:
-        return None
-    return gemm
-
-
-def peers_of(torch: Any, product: Product, a: Any, b: Any, more: Sequence[str]) -> dict[str, Callable[[], Any]]:
-    """What else makes a product, by name; the first is what is meant by its time."""
-    out = torch.empty((*a.shape[:-1], b.shape[-1]), device="cuda", dtype=torch_type(torch, product.result))
-    if product.dtype == "i8":
-        return {"torch": lambda: torch._int_mm(a, b, out=out)}
-    if product.dtype == "f8e4m3":
-        one = torch.ones((), device="cuda")
-
-        def scaled(fast: bool) -> Any:
-            return torch._scaled_mm(a, b, one, one, out_dtype=out.dtype, use_fast_accum=fast)
-
-        return {"torch": lambda: scaled(False), "fast": lambda: scaled(True)}
-    torch.backends.cuda.matmul.allow_tf32 = product.dtype == "tf32"
-    own = torch.empty_like(out, dtype=a.dtype)
-    found: dict[str, Callable[[], Any]] = {"torch": lambda: torch.matmul(a, b, out=own)}
-    gemm, theirs = quack() if "quack" in more else None, torch.empty_like(own)
-
-    def by_quack() -> Any:
-        gemm(a, b, out=theirs)
-        return theirs
-
-    return found if gemm is None or product.dtype not in ("f16", "bf16") else {**found, "quack": by_quack}
-
-
-def runs(torch: Any, act: Callable[[], Any]) -> bool:
-    """Whether a peer takes such operands."""
-    try:
-        act()
-        torch.cuda.synchronize()
-    except RuntimeError as wrong:
-        print(f"  a peer refuses: {str(wrong).splitlines()[0][:100]}")
-        return False
-    return True
-
-
-def read_only(torch: Any, arrays: list[Any]) -> Any:
-    """A launch that reads all of one of the arrays, and nearly nothing else."""
-    import cupy
-
-    kernel, chunks = cupy.RawKernel(READ_ONLY, "read_only"), arrays[0].numel() * arrays[0].element_size() // 16
-    blocks = -(-chunks // 2048)
-    sums = torch.empty(16 * blocks, device="cuda", dtype=torch.int32)
-
-    def act(number: int, stream: int) -> None:
-        with cupy.cuda.ExternalStream(stream):
-            own = arrays[number % len(arrays)].data_ptr()
-            kernel((blocks,), (512,), (own, sums.data_ptr(), chunks))
-
-    return act
 
 
 def line_of(product: Product, row: dict[str, Any]) -> str:
@@ -356,10 +292,14 @@ def main() -> int:
     parser.add_argument("--result", choices=TOLERANCE)
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--way", action="append", choices=WAYS, default=[])
-    parser.add_argument("--peer", action="append", choices=["quack"], default=[])
+    parser.add_argument("--peer", action="append", choices=PEERS, default=[])
+    parser.add_argument("--wanted", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()
+    if options.wanted:
+        options.size = options.size or ["x".join(map(str, size)) for size in (*LARGE, *SMALL)]
+        options.way, options.peer = options.way or list(WAYS), options.peer or list(PEERS)
     return build(options.out, options) if options.action == "build" else run(options.out, options)
 
 

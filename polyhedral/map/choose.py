@@ -85,7 +85,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     if len(threads) > 1 and cooperative_of(problem.kernel) is not None:  # they are phases of one launch
         with suppress(TExprError):  # or its author's attributes leave them no blocks of one size
             launches = _chosen(replace(problem, kernel=with_threads(problem.kernel, max(threads)), answers={}))
-    early = choose_early(problem)
+    early = choose_early(problem, launches)
     kept = problem.kept
     return Candidate(
         launches=launches,

@@ -1,10 +1,11 @@
 """Launches that begin early: their blocks come to the multiprocessors while the one before ends, and wait there for it
 before anything else, so that a program of short launches does not pay for each of them as for the first.
 
-    {"early": ["f_1"]}      f_1 is `after launch`, then what it was
+    {"early": ["f_1"]}      f_1 is `after launch`, then what it was; f_0 lets it begin where all blocks of f_0 are there
 
 It is always right, for the wait stands before every access. What a launch reads may then be written while it begins, so
-its loads are not those of read-only memory: that is for launches that are over before they are at full speed.
+its loads are not those of read-only memory: that is for launches that are over before they are at full speed, and for
+those whose copies go by boxes, which are no such loads; of these a long one gains nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +16,17 @@ from texpr.grammar.core import children
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import cooperative_of
 from texpr.polyhedral.map.problem import Outline, Problem, Region
-from texpr.polyhedral.mapped.between import AfterLaunch
+from texpr.polyhedral.mapped.between import AfterLaunch, TriggerNext
+from texpr.polyhedral.mapped.candidate import Choice
 from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer
 from texpr.polyhedral.mapped.walks import launches, map_launches, operator_buffers, operators, tree_writes
 from texpr.polyhedral.program import Hazard
 
 SHORT = 1 << 18  # statements that a launch runs: a few microseconds
+SHORT_PRODUCTS = 1 << 34  # the same on tensor cores: some tens
 
 
 def able(problem: Problem) -> tuple[str, ...]:
@@ -49,39 +53,66 @@ def _followers(outline: Outline, *, looped: bool, first: bool = True) -> Iterato
         first = False
 
 
-def choose_early(problem: Problem) -> frozenset[str]:
-    """All launches that may, where every launch of the program is known to be short."""
+def choose_early(problem: Problem, chosen: Mapping[str, Choice]) -> frozenset[str]:
+    """All launches that may, where every launch of the program is known to be short in the form that it has."""
     found = able(problem)
-    return (
-        frozenset(found) if found and all(_runs(region.stmts) <= SHORT for region in problem.regions()) else frozenset()
-    )
+    most = {region.name: _most(chosen[region.name]) for region in problem.regions()} if found else {}
+    short = all(_runs(region.stmts, most[region.name]) <= most[region.name] for region in problem.regions() if found)
+    return frozenset(found) if short else frozenset()
 
 
-def _runs(stmts: Sequence[Stmt]) -> int:
-    """How many statements run, more than SHORT where that is not known."""
+def _most(choice: Choice) -> int:
+    """The statements of a launch that is short."""
+    return SHORT_PRODUCTS if isinstance(choice, Piped) else SHORT
+
+
+def _runs(stmts: Sequence[Stmt], most: int) -> int:
+    """How many statements run, more than `most` where that is not known."""
     total = 0
     for stmt in stmts:
-        inside = 1 if isinstance(stmt, Leaf) else _runs(children(stmt))
+        inside = 1 if isinstance(stmt, Leaf) else _runs(children(stmt), most)
         if isinstance(stmt, Par | Seq):
             extent = constant_value(stmt.extent)
-            inside = SHORT + 1 if extent is None else extent * inside
-        total += min(inside, SHORT + 1)
+            inside = most + 1 if extent is None else extent * inside
+        total += min(inside, most + 1)
     return total
 
 
 def begun_early(
     host: Sequence[HostNode], early: frozenset[str], buffers: Mapping[str, MappedBuffer]
 ) -> tuple[HostNode, ...]:
-    """The program whose launches of these names wait for the one before at their start."""
+    """The program whose launches of these names wait for the one before at their start, and may begin as soon as all
+    blocks of that one have begun and it is alone."""
     every = tuple(launches(host)) if early else ()
+    followed = {before for before, after in _pairs(host, last=frozenset())[0] if after in early} if early else set()
 
     def change(launch: Launch) -> Launch:
-        if launch.name not in early:
+        if launch.name not in early | followed:
             return launch
         before = [one for one in every if one.name != launch.name]
-        return replace(launch, body=(AfterLaunch(orders=tuple(_orders(before, launch, buffers))), *launch.body))
+        waits = (AfterLaunch(orders=tuple(_orders(before, launch, buffers))),) if launch.name in early else ()
+        lets = (TriggerNext(),) if launch.name in followed else ()
+        return replace(launch, body=(*waits, *lets, *launch.body))
 
     return map_launches(host, change)
+
+
+def _pairs(host: Sequence[HostNode], last: frozenset[str]) -> tuple[set[tuple[str, str]], frozenset[str]]:
+    """Launches that may be directly before others, after one of the `last` ones, and those that may be the last now."""
+    found = set[tuple[str, str]]()
+    for node in host:
+        match node:
+            case Launch(name=name):
+                found |= {(one, name) for one in last}
+                last = frozenset({name})
+            case HostLoop(body=body):
+                _, again = _pairs(body, last)
+                inside, after = _pairs(body, last | again)
+                found, last = found | inside, last | after
+            case HostIf(then=then, orelse=orelse):
+                sides = [_pairs(side, last) for side in (then, orelse)]
+                found, last = found.union(*(pairs for pairs, _ in sides)), frozenset().union(*(end for _, end in sides))
+    return found, last
 
 
 def _orders(before: Sequence[Launch], launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Iterator[Order]:
