@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from texpr.grammar import walk
-from texpr.grammar.ast import And, Compare, Condition, IndexBinary, IndexConst, IndexExpr, Read
+from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.operators import DIVISIONS
@@ -68,10 +68,11 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     """Sizes at which loops run not at all, once, twice, and so often that every slot of a pipe is used a third time.
 
     The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
-    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, and
-    keep what a fact says by itself, if need be as larger ones, or as multiples of tiles and not of the blocks that
-    share tiles out (as those that no tile divides never are), or of a product that a tile divides the last one alone;
-    alternatives, as that an earlier case of a mapping does not hold, they need not.
+    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, one
+    more where a fact says that they are none, and keep what a fact says by itself, if need be as larger ones, or as
+    multiples of tiles and not of the blocks that share tiles out (as those that no tile divides never are), or of a
+    product that a tile divides the last one alone; alternatives, as that an earlier case of a mapping does not hold,
+    they need not.
     """
     nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
     behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
@@ -83,6 +84,7 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
     more = [(2 * stages + 1) << times for times in range(1, MOST_DOUBLED if program.kernel.sizes else 1)]
     order = [size.name for size in program.kernel.sizes]
+    odd = {name for fact in plain if fact.op is CompareOp.NE for one in _divisions(fact) for name in one.sizes}
     alone = [
         replace(one, sizes=frozenset(sorted(one.sizes, key=order.index)[-1:]))
         for one in divided
@@ -91,7 +93,7 @@ def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
     for found, blocks in ((divided, True), (divided, False), (alone, False)):
         units = {name: _unit(name, found, plain, blocks=blocks) for name in order}
         for turns in (*few, *more):
-            sizes = {name: turns * unit for name, unit in units.items()}
+            sizes = {name: turns * unit + (name in odd) for name, unit in units.items()}
             if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
                 some = True
                 yield sizes

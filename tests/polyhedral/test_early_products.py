@@ -9,7 +9,7 @@ import pytest
 import texpr
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.polyhedral.mapped.between import AfterLaunch, TriggerNext
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Candidate, Cases
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import launches
@@ -61,6 +61,14 @@ def wanted(values: dict[str, np.ndarray]) -> np.ndarray:
 )
 def test_products_that_are_soon_over_begin_early(text: str, size: int, early: set[str]) -> None:
     assert texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map", M=size).mapping.candidate.early == early
+
+
+def test_those_of_a_free_size_do_not_and_have_a_case_for_rows_that_boxes_refuse() -> None:
+    found = texpr.parse(CHAIN).only.compile("cuda:sm_90a", stop_after="map").mapping.candidate
+    assert isinstance(found, Cases)
+    every = [*(case.candidate for case in found.cases), found.otherwise]
+    assert all(isinstance(choice, Piped) for choice in every[0].launches.values())
+    assert [one.early for one in every] == [frozenset()] * len(every)
 
 
 def test_a_launch_that_another_one_follows_lets_it_begin_once_all_its_blocks_are_there() -> None:
