@@ -3,7 +3,8 @@ before anything else, so that a program of short launches does not pay for each 
 
     {"early": ["f_1"]}      f_1 is `after launch`, then what it was; f_0 lets it begin where all blocks of f_0 are there
 
-It is always right, for the wait stands before every access. What a launch reads may then be written while it begins, so
+It is always right, for the wait stands before every access: of a launch one of whose threads brings all that is read,
+in that thread, so that everything else of its beginning is over by then. What a launch reads may then be written while it begins, so
 its loads are not those of read-only memory: that is for launches that are over before they are at full speed, and for
 those whose copies go by boxes, which are no such loads; of these a long one gains nothing.
 """
@@ -22,7 +23,9 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer
-from texpr.polyhedral.mapped.walks import launches, map_launches, operator_buffers, operators, tree_writes
+from texpr.polyhedral.mapped.sync import Acquire
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node, Parts
+from texpr.polyhedral.mapped.walks import launches, map_launches, of_kind, operator_buffers, operators, tree_writes
 from texpr.polyhedral.program import Hazard
 
 SHORT = 1 << 18  # statements that a launch runs: a few microseconds
@@ -90,11 +93,39 @@ def begun_early(
         if launch.name not in early | followed:
             return launch
         before = [one for one in every if one.name != launch.name]
-        waits = (AfterLaunch(orders=tuple(_orders(before, launch, buffers))),) if launch.name in early else ()
         lets = (TriggerNext(),) if launch.name in followed else ()
-        return replace(launch, body=(*waits, *lets, *launch.body))
+        if launch.name not in early:
+            return replace(launch, body=(*lets, *launch.body))
+        wait = AfterLaunch(orders=tuple(_orders(before, launch, buffers)))
+        inside = _before_copies(launch.body, wait, buffers)
+        return replace(launch, body=(*lets, *inside) if inside else (wait, *lets, *launch.body))
 
     return map_launches(host, change)
+
+
+def _before_copies(
+    body: Sequence[Node], wait: AfterLaunch, buffers: Mapping[str, MappedBuffer]
+) -> tuple[Node, ...] | None:
+    """The body of a launch, one of whose threads brings all that it reads of global memory: that thread alone waits,
+    and others for what it brings, before they write anything. None for any other launch."""
+    for place, node in enumerate(body):
+        if isinstance(node, Parts):
+            first, *others = node.parts
+            brings = first.body[0] if first.body else None
+            reads = {read.buffer for one in operators(others[0].body if others else ()) for read in one.reads}
+            if len(others) != 1 or not isinstance(brings, Guard) or not brings.once:
+                return None
+            if any(buffers[name].memory is Memory.GLOBAL for name in reads) or not _always(brings.body):
+                return None
+            part = replace(first, body=(replace(brings, body=(wait, *brings.body)), *first.body[1:]))
+            return (*body[:place], replace(node, parts=(part, *others)), *body[place + 1 :])
+    return None
+
+
+def _always(body: Sequence[Node]) -> bool:
+    """Whether there are copies for all that is written: whoever waits for none may be too soon."""
+    steps = (loop for loop in of_kind(body, Loop) if any(isinstance(node, Acquire) for node in loop.body))
+    return all((constant_value(loop.extent) or 0) > 0 for loop in steps)
 
 
 def _pairs(host: Sequence[HostNode], last: frozenset[str]) -> tuple[set[tuple[str, str]], frozenset[str]]:

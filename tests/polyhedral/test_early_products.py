@@ -7,23 +7,29 @@ import numpy as np
 import pytest
 
 import texpr
+from texpr.codegen.host_run import HostBackend, HostModule
+from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.pipeline import Build, _emit
 from texpr.polyhedral.mapped.between import AfterLaunch, TriggerNext
 from texpr.polyhedral.mapped.candidate import Candidate, Cases
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.walks import launches
+from texpr.polyhedral.mapped.tree import Guard, Node, Parts
+from texpr.polyhedral.mapped.walks import launches, map_nodes, of_kind
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
+from texpr.runtime.launch import Launcher
 
 CHAIN = """kernel g(A: bf16[M, M], B: bf16[M, M], C: bf16[M, M]) {
     new D: bf16[M, M]
     par M i, M j { D[i, j] = sum M k { A[i, k] * B[j, k] } }
     par M i, M j { C[i, j] = sum M k { D[i, k] * B[j, k] } }
 }"""
-BETWEEN = CHAIN.replace("    par M i, M j { C", "    par M i { D[i, 0] = 0.0 }\n    par M i, M j { C")
+LAST = "    par M i, M j { C"
+BETWEEN = CHAIN.replace(LAST, "    par M i { D[i, 0] = 0.0 }\n" + LAST)
 TURNED = CHAIN.replace("D[i, k]", "E[i, k]").replace(
-    "    par M i, M j { C", "    new E: bf16[M, M]\n    par M i, M j { E[i, j] = D[j, i] * 2.0 + D[i, j] }\n    par M i, M j { C"
+    LAST, "    new E: bf16[M, M]\n    par M i, M j { E[i, j] = D[j, i] * 2.0 + D[i, j] }\n" + LAST
 )
 FIRST = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=2, persistent=2)
 EARLY = Candidate(
@@ -32,8 +38,8 @@ EARLY = Candidate(
 )
 
 
-def chain(size: int) -> MappedProgram:
-    program = texpr.parse(CHAIN).only.compile("cuda:sm_90a", stop_after="map", mapping=EARLY, M=size).mapping.program
+def chain(size: int, target: str = "cuda:sm_90a") -> MappedProgram:
+    program = texpr.parse(CHAIN).only.compile(target, stop_after="map", mapping=EARLY, M=size).mapping.program
     assert isinstance(program, MappedProgram)
     return program
 
@@ -71,10 +77,19 @@ def test_those_of_a_free_size_do_not_and_have_a_case_for_rows_that_boxes_refuse(
     assert [one.early for one in every] == [frozenset()] * len(every)
 
 
-def test_a_launch_that_another_one_follows_lets_it_begin_once_all_its_blocks_are_there() -> None:
+def test_a_launch_lets_the_next_one_begin_at_once_which_waits_where_it_brings_tiles() -> None:
     first, second = launches(chain(64).host)
-    assert isinstance(first.body[0], TriggerNext) and isinstance(second.body[0], AfterLaunch)
-    assert not any(isinstance(node, TriggerNext) for node in second.body)
+    assert isinstance(first.body[0], TriggerNext) and not any(of_kind(first.body, AfterLaunch))
+    assert not any(of_kind(second.body, TriggerNext))
+    (parts,) = of_kind(second.body, Parts)
+    brings = parts.parts[0].body[0]
+    assert isinstance(brings, Guard) and brings.once and isinstance(brings.body[0], AfterLaunch)
+
+
+def test_where_threads_read_by_themselves_all_of_them_wait() -> None:
+    text = CHAIN.replace("D[i, k] * B[j, k] }", "D[i, k] * B[j, k] } + A[i, j]")
+    program = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map", M=1024).mapping.program
+    assert isinstance(list(launches(program.host))[1].body[0], AfterLaunch)
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
@@ -91,15 +106,31 @@ def test_their_text_is_right_on_the_cpu() -> None:
     assert np.array_equal(values["C"].view(np.uint16), wanted(values).view(np.uint16))
 
 
-def test_without_the_wait_the_check_and_the_simulator_say_what_may_be_read_too_soon() -> None:
+def late(node: Node) -> Node:
+    """The node with a wait that stands behind the copies."""
+    if isinstance(node, Guard) and node.body and isinstance(node.body[0], AfterLaunch):
+        return replace(node, body=(*node.body[1:], node.body[0]))
+    return node
+
+
+def test_a_wait_that_comes_too_late_is_found_by_the_check_the_simulator_and_on_the_cpu() -> None:
     program = chain(64)
     first, second = program.host
     check_orders(program)
-    hasty = replace(second, body=tuple(node for node in second.body if not isinstance(node, AfterLaunch)))
-    late = replace(second, body=(*second.body[1:], second.body[0]))
+    spoilt = replace(program, host=(first, replace(second, body=map_nodes(second.body, late))))
     with pytest.raises(InternalError, match="nothing orders"):
-        check_orders(replace(program, host=(first, late)))
-    assert hasty.body != second.body
+        check_orders(spoilt)
     with pytest.raises(TExprError, match="D"):
         for seed in range(5):
-            simulate(replace(program, host=(first, late)), given(64), seed=seed)
+            simulate(spoilt, given(64), seed=seed)
+
+
+@pytest.mark.gxx
+def test_and_by_its_text_on_the_cpu() -> None:
+    program = chain(64, "cuda-host:sm_90a")
+    first, second = program.host
+    spoilt = replace(program, host=(first, replace(second, body=map_nodes(second.body, late))))
+    emission = _emit(Build(program.kernel, program.target, {}), program.proved, plan(spoilt), False)
+    with pytest.raises(TExprError, match="before after_launch, and the launch before may still use it"):
+        for seed in range(5):
+            Launcher(emission.manifest, HostBackend(HostModule(emission.source), seed))(**given(64))
