@@ -4,9 +4,9 @@ before anything else, so that a program of short launches does not pay for each 
     {"early": ["f_1"]}      f_1 is `after launch`, then what it was; f_0 lets it begin where all blocks of f_0 are there
 
 It is always right, for the wait stands before every access: of a launch one of whose threads brings all that is read,
-in that thread, so that everything else of its beginning is over by then. What a launch reads may then be written while it begins, so
-its loads are not those of read-only memory: that is for launches that are over before they are at full speed, and for
-those whose copies go by boxes, which are no such loads; of these a long one gains nothing.
+in that thread, so that what else begins a launch is over by then. What a launch reads may then be written while it
+begins, so its loads are not those of read-only memory: that is for launches that are over before they are at full
+speed, and for those whose copies go by boxes, which are no such loads; of these a long one gains nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
