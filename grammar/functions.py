@@ -49,6 +49,22 @@ def _erf64(x: Array) -> Array:
     return np.asarray(_erf(x), dtype=np.float64)
 
 
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+_ROOT_HALF, _ROOT_HALF_REST = math.sqrt(0.5), -4.833646656726457e-17
+
+
+def _normcdf64(x: Array) -> Array:
+    """erfc(y) / 2 of y = -x / sqrt(2), and what the rounding of y, which matters as often as y is large, makes of it."""
+    near = np.where(np.abs(x) < 64.0, x, np.copysign(64.0, x))  # beyond, 0 or 1
+    y = -near * _ROOT_HALF
+    high = near * 134217729.0 - (near * 134217729.0 - near)  # near and the root in two halves, whose products are exact
+    root = _ROOT_HALF * 134217729.0 - (_ROOT_HALF * 134217729.0 - _ROOT_HALF)
+    low, rest = near - high, _ROOT_HALF - root
+    missed = -(((high * root + y) + high * rest + low * root) + low * rest) - near * _ROOT_HALF_REST
+    found = np.asarray(_erfc(y), dtype=np.float64) - 2.0 / math.sqrt(math.pi) * np.exp(-y * y) * missed
+    return np.asarray(np.where(np.isnan(x), x, 0.5 * found))
+
+
 def _sigmoid64(x: Array) -> Array:
     small = np.exp(-np.abs(x))
     return np.where(np.isnan(x), x, np.where(x >= 0, 1.0, small) / (1.0 + small))
@@ -125,6 +141,12 @@ def _logistic(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
     return np.asarray(np.fmin(0.25 * b[0], np.abs(r) * np.expm1(b[0])))
 
 
+def _normal(r: Array, v: tuple[Array, ...], b: tuple[Array, ...]) -> Array:
+    """The density is at most 0.4, and at most (|x| + 1) times the distribution."""
+    grown = np.expm1(np.minimum((np.abs(v[0]) + b[0] + 1.0) * b[0], 700.0))
+    return np.asarray(np.where(b[0] == 0, 0.0, np.fmin(np.fmin(0.4 * b[0], 1.0), np.abs(r) * grown)))
+
+
 FLOAT_FUNCTIONS = {
     Fn.SQRT: FloatFunction(np.sqrt, FunctionError(0.5, 0.5, 3), _root),
     Fn.RSQRT: FloatFunction(lambda x: 1.0 / np.sqrt(x), FunctionError(2, 1, 3), _inverse_root),
@@ -139,6 +161,7 @@ FLOAT_FUNCTIONS = {
     Fn.TANH: FloatFunction(np.tanh, FunctionError(3, 2, 2.0**13), lambda r, v, b: b[0]),
     Fn.SIGMOID: FloatFunction(_sigmoid64, FunctionError(5, 3, 8, 2.0**-126, 1.2), _logistic),
     Fn.ERF: FloatFunction(_erf64, FunctionError(2, 2, 16), lambda r, v, b: 1.13 * b[0]),
+    Fn.NORMCDF: FloatFunction(_normcdf64, FunctionError(6, 8, 256, 2.0**-23), _normal),
     Fn.SIN: FloatFunction(np.sin, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),
     Fn.COS: FloatFunction(np.cos, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),
 }

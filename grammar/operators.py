@@ -39,6 +39,7 @@ class Fn(StrEnum):
     TANH = "tanh"
     SIGMOID = "sigmoid"
     ERF = "erf"
+    NORMCDF = "normcdf"  # (1 + erf(x / sqrt(2))) / 2
     SIN = "sin"
     COS = "cos"
     FLOOR = "floor"
@@ -119,6 +120,7 @@ FUNCTIONS = {
     "tanh": _float(Fn.TANH),
     "sigmoid": _float(Fn.SIGMOID, cpu="sigmoid_{}"),
     "erf": _float(Fn.ERF),
+    "normcdf": _float(Fn.NORMCDF, cpu="normcdf_{}"),
     "sin": _float(Fn.SIN),
     "cos": _float(Fn.COS),
     "floor": _float(Fn.FLOOR, cost=1),

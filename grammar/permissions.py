@@ -53,7 +53,7 @@ def contracts(leaf: Leaf) -> bool:
     return products and (adds or any(op.fn in (Fn.ADD, Fn.SUB) for op in ops))
 
 
-HASTENED = frozenset({Fn.EXP, Fn.EXP2, Fn.ERF, Fn.DIV, Fn.SIGMOID, Fn.XLOGY})
+HASTENED = frozenset({Fn.EXP, Fn.EXP2, Fn.ERF, Fn.NORMCDF, Fn.DIV, Fn.SIGMOID, Fn.XLOGY})
 """Functions of f32 that a target may have a faster form of."""
 NARROW = Attr(name="narrow")  # nobody writes it: the statement's value leaves the kernel only rounded to f16 or bf16
 

@@ -183,6 +183,7 @@ rsqrt = Word("rsqrt", "1 / sqrt(x).")
 tanh = Word("tanh", "The hyperbolic tangent.")
 sigmoid = Word("sigmoid", "1 / (1 + exp(-x)).")
 erf = Word("erf", "The error function.")
+normcdf = Word("normcdf", "The normal distribution: (1 + erf(x / sqrt(2))) / 2, accurate also where that is tiny.")
 sin = Word("sin", "The sine of x radians.")
 cos = Word("cos", "The cosine of x radians.")
 floor = Word("floor", "The greatest integer that is not above x, as a float.")
@@ -193,7 +194,7 @@ bitxor = Word("bitxor", "Bitwise exclusive or of integers, also a ^ b.")
 shl = Word("shl", "Shift left, also a << b.")
 shr = Word("shr", "Shift right, also a >> b.")
 ceildiv = Word("ceildiv", "a / b rounded up, of index expressions.")
-gelu = Word("gelu", "x * Phi(x), by the error function.")
+gelu = Word("gelu", "x * normcdf(x).")
 gelu_tanh = Word("gelu_tanh", "gelu by its approximation with tanh.")
 silu = Word("silu", "x * sigmoid(x).")
 relu = Word("relu", "max(x, 0).")
@@ -216,7 +217,7 @@ __all__ = [
     "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "celu", "clamp", "cos",
     "elu", "erf", "exp", "exp2", "expm1", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment",
     "fully_par", "gelu", "gelu_tanh", "hardsigmoid", "hardswish", "huber", "i8", "i16", "i32", "i64", "inout", "inp",
-    "leaky_relu", "log", "log1p", "log2", "log_sigmoid", "maximum", "minimum", "mish", "new", "out", "par", "prod",
+    "leaky_relu", "log", "log1p", "log2", "log_sigmoid", "maximum", "minimum", "mish", "new", "normcdf", "out", "par", "prod",
     "reg", "relu", "rsqrt", "select", "selu", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin", "size",
     "smooth_l1", "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32", "xlogy",
 ]  # fmt: skip

@@ -70,6 +70,27 @@ def _make_sigmoid(kind: Any) -> Any:
 sigmoid_f32, sigmoid_f64 = _make_sigmoid(np.float32), _make_sigmoid(np.float64)
 
 
+_HALF, _ROOT_HALF, _ROOT_HALF_REST = np.float32(0.5), math.sqrt(0.5), -4.833646656726457e-17
+_TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
+
+
+def _normcdf_f32(x: Any) -> Any:
+    if x >= -_HALF:  # no cancellation
+        return _HALF + _HALF * math.erf(x * np.float32(_ROOT_HALF))
+    return np.float32(0.5 * math.erfc(np.float64(x) * -_ROOT_HALF))
+
+
+def _normcdf_f64(x: Any) -> Any:
+    if fabs(x) > 64.0:
+        return 1.0 if x > 0.0 else 0.0
+    y = x * -_ROOT_HALF
+    missed = fma(x, -_ROOT_HALF, -y) - x * _ROOT_HALF_REST  # by the rounding of y, which matters where y is large
+    return 0.5 * (math.erfc(y) - _TWO_OVER_ROOT_PI * exp(-y * y) * missed)
+
+
+normcdf_f32, normcdf_f64 = inline(_normcdf_f32), inline(_normcdf_f64)
+
+
 def _make_xlogy(kind: Any) -> Any:
     zero = kind(0.0)
 

@@ -59,7 +59,7 @@ AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them bes
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
 TURNS = 1.02  # what smaller tiles cost in power
 OPERATIONS = dict.fromkeys((Fn.EXPM1, Fn.LOG, Fn.LOG2, Fn.LOG1P, Fn.POW, Fn.TANH, Fn.SIN, Fn.COS, Fn.XLOGY), 12) | {
-    Fn.ERF: 16, Fn.SQRT: 6, Fn.RSQRT: 6, Fn.DIV: 4, Fn.EXP: 3, Fn.EXP2: 3, Fn.SIGMOID: 2,
+    Fn.ERF: 16, Fn.NORMCDF: 9, Fn.SQRT: 6, Fn.RSQRT: 6, Fn.DIV: 4, Fn.EXP: 3, Fn.EXP2: 3, Fn.SIGMOID: 2,
 }  # fmt: skip
 
 

@@ -186,6 +186,20 @@ TX_UNARY(ceil, ceil)
 TX_UNARY(round, rint)  // ties to even
 #undef TX_UNARY
 
+#if defined(TX_HOST)
+TX_FN f32 normcdf(f32 x) { return static_cast<f32>(0.5 * TX_C(erfc)(-0.70710678118654757 * x)); }
+TX_FN f64 normcdf(f64 x) {
+  if (abs_float(x) > 64.0) return x > 0.0 ? 1.0 : 0.0;
+  const f64 y = -0.70710678118654757 * x;
+  // by the rounding of y, which matters where y is large
+  const f64 missed = fma(-0.70710678118654757, x, -y) + 4.833646656726457e-17 * x;
+  return 0.5 * (TX_C(erfc)(y) - 1.1283791670955126 * exp(-y * y) * missed);
+}
+#else
+TX_FN f32 normcdf(f32 x) { return ::normcdff(x); }
+TX_FN f64 normcdf(f64 x) { return ::normcdf(x); }
+#endif
+
 TX_FN f64 log(f64 x) { return TX_C(log)(x); }
 #if defined(TX_HOST)
 TX_FN f32 log(f32 x) { return TX_C(logf)(x); }
@@ -204,7 +218,6 @@ TX_FN f32 log_of_normal(f32 x) {
 TX_FN bool is_normal(f32 x) { return __float_as_uint(x) - 0x00800000u < 0x7f000000u; }  // and above 0
 TX_FN f32 log(f32 x) { return is_normal(x) ? log_of_normal(x) : TX_C(logf)(x); }
 #endif
-#undef TX_C
 
 // Faster forms, for statements that are `#fast` or end in 16 bits: within the bounds of docs/numerics.md.
 #if defined(TX_HOST)
@@ -212,6 +225,7 @@ TX_FN f32 fast_exp2(f32 x) { return exp2(x); }
 TX_FN f32 fast_exp(f32 x) { return exp(x); }
 TX_FN f32 fast_div(f32 x, f32 y) { return x / y; }
 TX_FN f32 fast_erf(f32 x) { return erf(x); }
+TX_FN f32 fast_normcdf(f32 x) { return normcdf(x); }
 #else
 TX_FN f32 fast_exp2(f32 x) {
   f32 y;
@@ -236,6 +250,15 @@ TX_FN f32 fast_erf(f32 x) {
   p = fma(fma(fma(p, square, 0.0600246936f), square, 0.263690919f), square, 1.12837887f);
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(fma(q, square, 1.0f)));
   return y * p * r;
+}
+// 2^P(|x|), which is the distribution at -|x| within 2^-16 of it and 2^-24, or that from 1: the leading coefficient of P
+// is negative, so that nothing is left of what lies far from 0.
+TX_FN f32 fast_normcdf(f32 x) {
+  const f32 t = TX_C(fabsf)(x);
+  f32 p = fma(-0.000434325746f, t, 0.00681691687f);
+  p = fma(fma(p, t, -0.0512194112f), t, -0.460496962f);
+  const f32 tail = fast_exp2(fma(fma(p, t, -1.15069449f), t, -1.00002050f));
+  return TX_C(fabsf)((x > 0.0f ? 1.0f : 0.0f) - tail);
 }
 #endif
 
@@ -283,4 +306,5 @@ TX_FN f32 fast_sigmoid(f32 x) {  // of what overflows in the exponential, 0
 }
 #endif
 
+#undef TX_C
 }  // namespace tx
