@@ -54,7 +54,7 @@ _ROOT_HALF, _ROOT_HALF_REST = math.sqrt(0.5), -4.833646656726457e-17
 
 
 def _normcdf64(x: Array) -> Array:
-    """erfc(y) / 2 of y = -x / sqrt(2), and what the rounding of y, which matters as often as y is large, makes of it."""
+    """erfc(y) / 2 of y = -x / sqrt(2), and what the rounding of y, which matters where y is large, makes of it."""
     near = np.where(np.abs(x) < 64.0, x, np.copysign(64.0, x))  # beyond, 0 or 1
     y = -near * _ROOT_HALF
     high = near * 134217729.0 - (near * 134217729.0 - near)  # near and the root in two halves, whose products are exact

@@ -217,8 +217,8 @@ __all__ = [
     "anchor", "asm", "atomic", "attr", "bf16", "bitand", "bitor", "bitxor", "ceil", "ceildiv", "celu", "clamp", "cos",
     "elu", "erf", "exp", "exp2", "expm1", "f8e4m3", "f8e5m2", "f16", "f32", "f64", "floor", "fma", "fragment",
     "fully_par", "gelu", "gelu_tanh", "hardsigmoid", "hardswish", "huber", "i8", "i16", "i32", "i64", "inout", "inp",
-    "leaky_relu", "log", "log1p", "log2", "log_sigmoid", "maximum", "minimum", "mish", "new", "normcdf", "out", "par", "prod",
-    "reg", "relu", "rsqrt", "select", "selu", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin", "size",
+    "leaky_relu", "log", "log1p", "log2", "log_sigmoid", "maximum", "minimum", "mish", "new", "normcdf", "out", "par",
+    "prod", "reg", "relu", "rsqrt", "select", "selu", "seq", "shl", "shr", "sigmoid", "sign", "silu", "sin", "size",
     "smooth_l1", "softplus", "sqrt", "square", "std", "tanh", "type_parameter", "u8", "u32", "xlogy",
 ]  # fmt: skip
 """What `from texpr.language import *` gives: all but `bool`, which would hide Python's own."""

@@ -7,8 +7,10 @@ import ml_dtypes
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
+from texpr.grammar import numerics
 from texpr.grammar.interpret.bound import FUNCTION_ERRORS
 from texpr.grammar.operators import Fn
+from texpr.grammar.types import F64
 
 NARROW = {"tx::bf16": ml_dtypes.bfloat16, "tx::f16": np.float16}
 PARTS = {"signed char": np.int8, "tx::bf16": np.uint16, "float": np.float32}
@@ -134,10 +136,12 @@ FUNCTIONS = """  const tx::Global<const float> x(X, "X");
   const tx::Global<float> v(V, "V");
   const tx::Global<float> w(W, "W");
   const tx::Global<float> s(S, "S");
+  const tx::Global<float> p(P, "P");
   for (int i = tx::thread(); i < n; i += 32) {
     y(i) = tx::fast_exp(x(i));
     z(i) = tx::fast_exp2(x(i));
     v(i) = tx::fast_erf(x(i));
+    p(i) = tx::fast_normcdf(x(i));
     w(i) = tx::fast_div(x(i), x(n - 1 - i));
     s(i) = tx::fast_sigmoid(x(i));
   }"""
@@ -156,6 +160,7 @@ def hastened():
         (Fn.ERF, lambda x: erf(x).astype(np.float64)),
         (Fn.DIV, lambda x: x / x[::-1]),
         (Fn.SIGMOID, lambda x: 1 / (1 + np.exp(-x))),
+        (Fn.NORMCDF, lambda x: numerics.apply(Fn.NORMCDF, (x,), F64)),
     ):
         with np.errstate(all="ignore"):
             exact, error = fn(x.astype(np.float64)), FUNCTION_ERRORS[name]
@@ -165,7 +170,9 @@ def hastened():
             want.append(exact.astype(np.float32))
         within.append(np.where(np.isfinite(want[-1]), near, 0.0))
     text = kernel(
-        "hastened", "const float* X, float* Y, float* Z, float* V, float* W, float* S, long long n", FUNCTIONS
+        "hastened",
+        "const float* X, float* Y, float* Z, float* V, float* W, float* S, float* P, long long n",
+        FUNCTIONS,
     )
     case = Case(
         name="fast functions", symbol="hastened", inputs=(x,), want=tuple(want), within=tuple(within), sizes=(len(x),)

@@ -26,6 +26,7 @@ UNARY = (
     Fn.TANH,
     Fn.SIGMOID,
     Fn.ERF,
+    Fn.NORMCDF,
     Fn.SIN,
     Fn.COS,
 )

@@ -27,6 +27,7 @@ UNARY_FLOAT = (
     "tanh",
     "sigmoid",
     "erf",
+    "normcdf",
     "sin",
     "cos",
 )

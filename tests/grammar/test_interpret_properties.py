@@ -55,6 +55,7 @@ UNARY = (
     Fn.TANH,
     Fn.SIGMOID,
     Fn.ERF,
+    Fn.NORMCDF,
     Fn.SIN,
     Fn.LOG1P,
     Fn.EXPM1,

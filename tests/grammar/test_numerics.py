@@ -248,3 +248,17 @@ def test_functions_near_zero_have_a_bound_relative_to_their_small_result() -> No
     product = error_bound.apply_float(Fn.XLOGY, (nearly, error_bound.exact(np.asarray(0.5))), F32)
     assert 1e-9 < product.bound < 1e-7
     assert np.isnan(numerics.apply(Fn.XLOGY, (np.asarray(0.0), np.asarray(np.nan)), F64))
+
+
+def test_the_normal_distribution_keeps_its_digits_where_it_is_tiny():
+    x = np.asarray([-math.inf, 0.0, math.inf, math.nan, -1e300, 1e300])
+    assert numerics.apply(Fn.NORMCDF, (x,), F64)[[0, 1, 2, 4, 5]].tolist() == [0.0, 0.5, 1.0, 0.0, 1.0]
+    assert math.isnan(numerics.apply(Fn.NORMCDF, (x,), F64)[3])
+    for at in (-3.3, -5.3, -10.1, -20.777, -37.3):  # the continued fraction of Mills' ratio
+        ratio = Fraction(-at)
+        for k in range(4000, 0, -1):
+            ratio = -Fraction(at) + Fraction(k) / ratio.limit_denominator(1 << 200)
+        square = Fraction(at) * Fraction(at) / 2
+        density = math.exp(-float(square)) * (1 - float(square - Fraction(float(square)))) / math.sqrt(2 * math.pi)
+        exact = density / float(ratio)
+        assert abs(float(numerics.apply(Fn.NORMCDF, (np.asarray(at),), F64)) / exact - 1) < 8 * 2.0**-53

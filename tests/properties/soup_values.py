@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 FLOATS = ("f64", "f32", "f16", "bf16", "f8e4m3", "f8e5m2")
 INTS = ("i64", "i32", "i16", "i8", "u8")
 NUMBERS = (*FLOATS, *INTS, "u32")
-UNARY = tuple("exp exp2 expm1 log log2 log1p sqrt rsqrt tanh sigmoid erf sin cos floor ceil round".split())  # noqa: SIM905 -- a list
+UNARY = tuple("exp exp2 expm1 log log2 log1p sqrt rsqrt tanh sigmoid erf normcdf sin cos floor ceil round".split())  # noqa: SIM905 -- a list
 LIBRARY = (
     "relu",
     "silu",
