@@ -105,6 +105,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
         match node:
             case Region():
                 found.append(_in_registers(draft, node, candidate.launches[node.name]))
+                found += draft.behind
             case HostLoop(index=index, extent=extent, body=body):
                 inside = _host(draft, candidate, body)
                 found.append(HostLoop(index=index, extent=extent, body=inside, span=node.span))
@@ -116,7 +117,7 @@ def _host(draft: Draft, candidate: Candidate, outline: Outline) -> tuple[HostNod
 
 def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
     """The launch in its form. Most programs have one or two of the forms, and load what builds these."""
-    draft.digits, draft.pipes = [], []
+    draft.digits, draft.pipes, draft.behind = [], [], []
     match choice:
         case Single():
             return build_single(draft, region, choice)
@@ -190,7 +191,9 @@ def _finished(draft: Draft, candidate: Candidate, host: tuple[HostNode, ...]) ->
     bands = {r.name: r.nest[0].pars if r.band is not None else () for r in draft.problem.regions()}
 
     def alone(launch: Launch) -> Launch:
-        choice = candidate.launches[launch.name]
+        choice = candidate.launches.get(launch.name)
+        if choice is None:  # behind one of the candidate's
+            return ordered(launch)
         if isinstance(choice, Piped | Ringed):
             return launch
         stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)

@@ -9,7 +9,7 @@ from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.between import Words
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
-from texpr.polyhedral.mapped.program import ALIGN_BYTES, MappedBuffer
+from texpr.polyhedral.mapped.program import ALIGN_BYTES, Launch, MappedBuffer
 from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.program import ProvedProgram
@@ -26,14 +26,16 @@ SCOPES = {
 @dataclass(slots=True, kw_only=True)
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
-    order in which they were made, grid digits apart, `pipes` its pipes; `words` the counters of all launches; `obeyed`
-    are the kernel's attributes that changed the blocks of one, `notes` what its report tells of them."""
+    order in which they were made, grid digits apart, `pipes` its pipes, `behind` the launches that end what it began;
+    `words` the counters of all launches; `obeyed` are the kernel's attributes that changed the blocks of one, `notes`
+    what its report tells of them."""
 
     problem: Problem
     names: Names
     buffers: dict[str, MappedBuffer] = field(default_factory=dict)
     digits: list[Digit] = field(default_factory=list)
     pipes: list[Pipe] = field(default_factory=list)
+    behind: list[Launch] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
     obeyed: set[Attr] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)

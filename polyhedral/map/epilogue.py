@@ -7,16 +7,20 @@
 
 All leaves run in order where the sum is there, for one iteration by one thread. A sum that begins with something else
 than 0 is added to that: additions of one accumulation have no order. An array that a leaf writes is touched at one
-element alone, so iterations stay apart, and what is read of it after is what was bound.
+element alone, so iterations stay apart, and what is read of it after is what was bound. What several iterations of the
+band accumulate in one element is `over` them: of `S[i] += s` every thread has a part (`row_parts.py`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, Leaf, New, Read, Seq, Stmt
+from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, IndexVar, Leaf, New, Read, Seq, Stmt
+from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import BF16, F16, F32, F64, I8, I16, I32, U8, DType
+from texpr.grammar.walk import walk
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.contraction import Contraction
+from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.walk import touched, written
@@ -39,13 +43,20 @@ class Output:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
     """`leaves` in order, of which `sums` read what each sum comes to; `locals` are the scalars that an iteration has
-    for itself. Where it is `plain` the one output is the one sum, rounded once to its type."""
+    for itself; those `over` the band add to what other iterations do. Where it is `plain` the one output is the one
+    sum, rounded once to its type."""
 
     leaves: tuple[Leaf, ...]
     sums: tuple[Leaf, ...]
     locals: tuple[str, ...]
     outputs: tuple[Output, ...]
     plain: bool
+    over: tuple[Accumulate, ...]
+
+    @property
+    def rows(self) -> tuple[Output, ...]:
+        """What is left where no element of its own is: those over the band."""
+        return tuple(Output(element=(own.buffer, own.subscripts), dtype=F32, leaf=own) for own in self.over)
 
 
 def epilogue(problem: Problem, ones: Sequence[Contraction], body: Sequence[Stmt]) -> Epilogue | None:
@@ -70,11 +81,15 @@ def epilogue(problem: Problem, ones: Sequence[Contraction], body: Sequence[Stmt]
     kernel = problem.proved.program.kernel
     if any(kernel.buffer(one.update.buffer).dtype not in SUMMED.get(one.dtype, ()) for one in ones):
         return None
-    outputs = _outputs(problem, leaves, local)
-    if outputs is None or any(_is_of_several(problem, ones[0], leaf, local) for leaf in leaves):
+    several = (_of_several(problem, ones[0], leaf, local) for leaf in leaves)
+    over = tuple(leaf for leaf in several if leaf is not None)
+    outputs = _outputs(problem, [leaf for leaf in leaves if leaf not in over], local)
+    if outputs is None or not (outputs or over) or not all(_is_alone(problem, own, leaves) for own in over):
         return None
     plain = leaves[0] is sums[0] and len(sums) == 1 and _rounded_once(problem, sums[0], leaves[1:], local)
-    return Epilogue(leaves=tuple(leaves), sums=tuple(sums), locals=tuple(local), outputs=outputs, plain=plain)
+    return Epilogue(
+        leaves=tuple(leaves), sums=tuple(sums), locals=tuple(local), outputs=outputs, plain=plain, over=over
+    )
 
 
 def _sums(one: Contraction, before: list[Leaf], name: str) -> tuple[Leaf, list[Leaf]]:
@@ -101,13 +116,22 @@ def _is_zero_of(leaf: Leaf, target: Element) -> bool:
     )
 
 
-def _is_of_several(problem: Problem, one: Contraction, leaf: Leaf, local: Sequence[str]) -> bool:
-    """Whether several iterations of the band update the element of an array: that is a sum over the band."""
-    return (
-        isinstance(leaf, Accumulate)
-        and leaf.buffer not in local
-        and shared_updates(problem.proved.program, leaf.id, one.nest.indices)
-    )
+def _of_several(problem: Problem, one: Contraction, leaf: Leaf, local: Sequence[str]) -> Accumulate | None:
+    """The leaf, where several iterations of the band update the element of an array: that is a sum over the band."""
+    if not isinstance(leaf, Accumulate) or leaf.buffer in local:
+        return None
+    return leaf if shared_updates(problem.proved.program, leaf.id, one.nest.indices) else None
+
+
+def _is_alone(problem: Problem, leaf: Accumulate, leaves: Sequence[Leaf]) -> bool:
+    """Whether a leaf over the band adds f32 to an array that no other one touches, at indices of the band, in any
+    order."""
+    value = narrow(leaf.value) if leaf.id in problem.long else leaf.value
+    others = (name for other in leaves if other is not leaf for name, _ in touched(other))
+    plain = all(isinstance(s, IndexVar) for s in leaf.subscripts) and len({*leaf.subscripts}) == len(leaf.subscripts)
+    read = any(isinstance(node, Read) and node.buffer == leaf.buffer for node in walk(leaf.value))
+    floats = value.dtype == F32 and problem.kernel.buffer(leaf.buffer).dtype.is_float
+    return plain and floats and not read and not keeps_order(leaf) and leaf.buffer not in others
 
 
 def _outputs(problem: Problem, leaves: Sequence[Leaf], local: Sequence[str]) -> tuple[Output, ...] | None:
@@ -124,7 +148,7 @@ def _outputs(problem: Problem, leaves: Sequence[Leaf], local: Sequence[str]) -> 
             if name in found and found[name].element[1] != subscripts:
                 return None
     gathered = any(isinstance(s, Gather) for output in found.values() for s in output.element[1])
-    return None if gathered or not found else tuple(found.values())
+    return None if gathered else tuple(found.values())
 
 
 def _rounded_once(problem: Problem, sums: Leaf, after: Sequence[Leaf], local: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ from texpr.grammar.types import F32, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.epilogue import SUM, Epilogue, Output
-from texpr.polyhedral.map.long_sums import as_type, direct
+from texpr.polyhedral.map.long_sums import as_type, direct, narrow
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Memory
@@ -43,7 +43,8 @@ class Finish:
     """The leaves of an epilogue for the sums of one iteration, which `of` has; the output that is `kept` goes to
     `place`, that of the first where nothing is said, the others to their arrays.
 
-    What is `near` is read where it was brought to. `reads` are the ids of the statements that read arrays of an output
+    What is `near` is read where it was brought to; `parts` is where a thread has its own of what is over the band, by
+    the leaf. `reads` are the ids of the statements that read arrays of an output
     as they were, by array; `first` are those that read the sums, `last` is that which leaves the kept output in its
     place ("": none).
     """
@@ -56,8 +57,9 @@ class Finish:
         of: tuple[View, ...],
         near: Mapping[Element, View],
         place: View | None = None,
+        parts: Mapping[str, View] | None = None,
     ) -> None:
-        self.place = place or of[0]
+        self.place, self.parts = place or of[0], parts or {}
         self.draft, self.epilogue, self.kept, self.of, self.last = draft, epilogue, kept, of, ""
         self.near = near
         self.held: dict[Element, tuple[str, DType]] = {}  # the scalar that stands for an element, and its type there
@@ -78,7 +80,8 @@ class Finish:
         """The nodes, where there is such an element, if they ask for anything of arrays."""
         leaves = [node.leaf for node in self.body if isinstance(node, Generic)]
         names = {name for leaf in leaves for name, _ in touched(leaf)}
-        if condition is None or all(self.draft.buffers[name].memory is Memory.REG for name in names):
+        alone = not self.parts and all(self.draft.buffers[name].memory is Memory.REG for name in names)
+        if condition is None or alone:
             return self.body
         span = self.epilogue.sums[0].span
         return (Guard(condition=condition, body=self.body, orelse=self.nothing, padding=True, span=span),)
@@ -124,6 +127,9 @@ class Finish:
         element = written(leaf)
         assert element is not None and isinstance(leaf, Bind | Accumulate), "a bind or an accumulation"
         value = direct(map_reads(leaf.value, self._reader(leaf.id)))
+        if leaf.id in self.parts:
+            part = self.parts[leaf.id]
+            return replace(leaf, buffer=part.buffer, subscripts=part.subscripts, value=as_type(narrow(value), F32))
         if element not in self.held:
             return replace(leaf, value=value, subscripts=map_subscripts(leaf.subscripts, self._reads_held))
         name, declared = self.held[element]

@@ -108,7 +108,10 @@ def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
     assert product is not None, "the candidate fits"
     nest, ranges = product.one.nest, region.nest[1]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    return _Piped(draft, region, choice, product).launch()
+    made = _Piped(draft, region, choice, product)
+    launch = made.launch()
+    draft.behind += made.back.parts.behind(region.name)
+    return launch
 
 
 class _Piped:

@@ -104,6 +104,8 @@ def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
         yield f"`split`: {', '.join(map(str, SPLITS[1:]))} blocks of a cluster that share nothing else"
         return
     least = EIGHT if not product.boxed else PANEL // 4 if product.result_dtype.bits == 16 else PANEL // 2
+    if product.epilogue.over:
+        yield "`split`: blocks that share sums do not add up rows of a tile"
     if columns % (choice.split * least):
         yield f"`split`: each block ends whole groups of {least} columns"
     height, width, _ = product.extents

@@ -24,6 +24,7 @@ from texpr.polyhedral.map.epilogue import Output
 from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
 from texpr.polyhedral.map.pairs import EIGHTH, PAIR, Pairs
+from texpr.polyhedral.map.row_parts import RowParts
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.triangle import is_whole
 from texpr.polyhedral.mapped.access import Completion
@@ -105,6 +106,7 @@ class WayBack:
         self.ragged = not linear(width).is_multiple(choice.tile[choice.along], known)
         becomes = product.boxed and domain is None and not product.epilogue.plain
         self.kept = self._kept() if becomes and product.one.dtype != F32 else None
+        self.parts = RowParts(draft, product, choice)
         held = self.blocks * columns * len(sums) + (self.panel if self.kept is not None else 0)
         self.pairs = Pairs(draft, product, columns, room - held // 2)
         self.ahead = self._ahead(columns)
@@ -125,7 +127,7 @@ class WayBack:
             return Loop(index=at.chunk, extent=const(columns // self.panel), body=body, unroll=True, span=span)
 
         span = self.span
-        self.loops: tuple[Node, ...] = (over(*by_threads, *boxes),)
+        self.loops: tuple[Node, ...] = (*self.parts.begun(), over(*by_threads, *boxes), *self._rows_met(defined))
         if boxes and domain is not None:  # threads store what there is of tiles that it cuts
             whole = is_whole(domain, self.ranges(var(at.row), choice.tile[choice.across], columns))
             assert whole is not None, "the ends of a tile tell it"
@@ -170,7 +172,8 @@ class WayBack:
         eighth = add(multiply(const(self.panel // EIGHTH), var(at.chunk)), var(self.eight))
         near = {element: self.pairs.view(element, eighth, one) for element in self.pairs.elements}
         place = self._place() if self.kept is not None else None
-        found = Finish(self.draft, self.product.epilogue, kept, of, near, place)
+        parts = self.parts.places(var(at.block) if self.blocks > 1 else ZERO, var(self.half))
+        found = Finish(self.draft, self.product.epilogue, kept, of, near, place, parts)
         products = [factor.id for factor in self.product.factors]
         for source, sink, sums in zip(self.made, found.first, self.all, strict=True):
             if source in products:
@@ -188,6 +191,23 @@ class WayBack:
         body = self._where(self._inside((), first), self.pairs.before(eighth, first))
         loads = Loop(index=eighth, extent=const(columns // EIGHTH), body=body, unroll=True, span=self.span)
         return *(Fresh(buffer=name) for name in self.pairs.ahead.values()), loads
+
+    def _rows_met(self, defined: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The parts of the rows of a tile, left in memory."""
+        lane = self.at.lane
+
+        def row(half: IndexExpr) -> tuple[Node, ...]:
+            x = add(multiply(const(8), half), combine(IndexOp.DIV, var(lane), const(4)))
+            own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, x)
+            return tuple(Define(index=index, digits=(), offset=value) for index, value in own.items())
+
+        block = var(self.at.block) if self.blocks > 1 else ZERO
+        met = self.parts.met(block, lane, var(self.at.column), row, self.beyond)
+        if self.blocks == 1 or not met:
+            return met
+        return (
+            Loop(index=self.at.block, extent=const(self.blocks), body=(*defined, *met), unroll=True, span=self.span),
+        )
 
     def _inside(self, rows: Sequence[Condition], column: IndexExpr) -> Condition | None:
         """Where there are such rows of tiles, and a column of the result; None where all are."""
