@@ -17,7 +17,7 @@ MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has register
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
 FEW_COLUMNS = MOST_COLUMNS // 2  # that more warpgroups than two have room for
 NARROW = (16,)  # columns of tiles whose elements threads store
-CLUSTERS, SPLITS = (1, 2), (1, 2, 4, 8)
+CLUSTERS, SPLITS = (1, 2, 4), (1, 2, 4, 8)
 WORD_BYTES = 16  # of a slot of a pipe
 
 
@@ -67,7 +67,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.alternate and product.domain is not None:
         yield "`alternate`: of a triangle blocks pass over turns, so that no group has every second tile"
     if choice.cluster not in CLUSTERS:
-        yield "`cluster`: 1 or 2 blocks"
+        yield "`cluster`: 1, 2 or 4 blocks"
         return
     narrow = NARROW if not product.boxed and product.dtype.bits == 16 else ()
     if columns not in (*narrow, *range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2)):

@@ -183,6 +183,7 @@ FORMS = {
     "wide": piped(128, 192, band=1),
     "panels": piped(64, 192, cluster=2),
     "halves": piped(64, 96, cluster=2),
+    "fours": piped(64, 160, cluster=4, persistent=4, stages=3),
     "by turns": replace(piped(128, 96, cluster=2, stages=3), alternate=True),
     "low, by turns": replace(piped(64, 64, stages=3, persistent=1), alternate=True),
 }
@@ -197,6 +198,8 @@ FORMS = {
         ("tn", "wide"),
         ("nn", "panels"),
         ("nt", "halves"),
+        ("nn", "fours"),
+        ("tt", "fours"),
         ("tn", "by turns"),
         ("nt", "low, by turns"),
     ],
@@ -217,7 +220,14 @@ def test_sums_that_are_not_rounded_go_back_in_pairs() -> None:
 
 @pytest.mark.gxx
 @pytest.mark.parametrize(
-    ("case", "form", "result"), [("nn", "pairs", "bf16"), ("tn", "alone", "f32"), ("nn", "by turns", "bf16")]
+    ("case", "form", "result"),
+    [
+        ("nn", "pairs", "bf16"),
+        ("nn", "fours", "bf16"),
+        ("tt", "fours", "bf16"),
+        ("tn", "alone", "f32"),
+        ("nn", "by turns", "bf16"),
+    ],
 )
 def test_the_text_of_a_product_is_right_on_the_cpu(case: str, form: str, result: str) -> None:
     kernel = texpr.parse(text(case, result=result)).only
@@ -300,7 +310,7 @@ REFUSED = (
     (piped(192, 64), "`tile`: multiples of 64 rows up to 128"),
     (piped(64, 80), "`tile`: multiples of 32 columns up to 256"),
     (replace(piped(128, 224), alternate=True), "`tile`: 448 columns of sums by each warpgroup, which holds 384"),
-    (piped(64, 64, cluster=3), "`cluster`: 1 or 2 blocks"),
+    (piped(64, 64, cluster=3), "`cluster`: 1, 2 or 4 blocks"),
     (piped(64, 64, stages=1), "`stages` are 2 to 16, and `band` 1 to 65536"),
     (
         piped(64, 128, cluster=2, persistent=3),

@@ -84,7 +84,7 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
         return None
     if draw.random() < 0.35:
         return _shared(text, draw, found)
-    cluster = draw.choice((1, 1, 2))
+    cluster = draw.choice((1, 1, 2, 4))
     own = replace(
         choice,
         tile={choice.across: draw.choice((64, 128)), choice.along: draw.choice((32, 64, 96, 128))},
