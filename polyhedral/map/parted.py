@@ -45,12 +45,13 @@ from texpr.polyhedral.map.by_columns import by_columns, ends_columns
 from texpr.polyhedral.map.crew import Crew, Part, parts_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.last_turn import rounds
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.meeting import last, together
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.rounds import Rounds, turns_of
+from texpr.polyhedral.map.rounds import turns_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted
@@ -183,7 +184,7 @@ class _Launch:
                 part = own[update.id] = self.crew.registers(update, "part", dtype)
                 nodes += self.crew.started(part, "init")
             parts += own.values()
-            inside += Rounds(self.crew, reduction, own).nodes()
+            inside += rounds(self.crew, reduction, own)
         return [*nodes, *self._guarded(inside)], tuple(parts)
 
     def _is_short(self, reduction: Reduction) -> bool:

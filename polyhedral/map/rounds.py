@@ -66,11 +66,15 @@ def turns_of(choice: Parted, reduction: Reduction) -> tuple[IndexExpr, ...]:
 
 
 class Rounds:
-    """What a thread adds of one reduction: rounds of `ahead` wide loads of each array, then the additions."""
+    """What a thread adds of one reduction, from iteration `begin` on: rounds of `ahead` wide loads of each array, then
+    the additions."""
 
-    def __init__(self, crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> None:
-        self.crew, self.reduction, self.parts = crew, reduction, parts
-        self.draft, self.choice = crew.draft, crew.choice
+    def __init__(
+        self, crew: Crew, reduction: Reduction, parts: Mapping[str, Part], *, begin: int = 0, ahead: int | None = None
+    ) -> None:
+        self.crew, self.reduction, self.parts, self.begin = crew, reduction, parts, begin
+        self.draft = crew.draft
+        self.choice = crew.choice if ahead is None else replace(crew.choice, ahead=ahead)
         fresh, over = self.draft.names.fresh, reduction.over
         self.first = fresh(f"{stem(over.index)}_first")
         self.along = (crew.along or over).index
@@ -87,11 +91,11 @@ class Rounds:
         self.draft.digits.append(digit)
         return digit
 
-    def nodes(self) -> tuple[Node, ...]:
-        """The loops around what a thread does at a time."""
-        nodes = self._at_once()
-        for loop in reversed(self.reduction.loops):
-            nodes = self._over(loop, nodes) if loop is self.reduction.over else self._around(loop, nodes)
+    def nodes(self, inside: tuple[Node, ...] | None = None) -> tuple[Node, ...]:
+        """What a thread does, or what is `inside`, in the loops around the one that threads share."""
+        nodes = self.over() if inside is None else inside
+        for loop in reversed(self.reduction.loops[:-1]):
+            nodes = self._around(loop, nodes)
         return nodes
 
     def _serial(self, loop: Seq, covered: int) -> tuple[Digit | None, Digit | None]:
@@ -108,7 +112,8 @@ class Rounds:
                 place=shared.place,
             )
             self.draft.digits.append(part)
-        radix = ceildiv(at_least_zero(loop.extent), covered * count)
+        begin = self.begin if loop is self.reduction.over else 0
+        radix = ceildiv(at_least_zero(subtract(loop.extent, const(begin))), covered * count)
         if radix == ONE:
             return part, None
         name = self.draft.names.fresh(f"{stem(loop.index)}_serial")
@@ -116,9 +121,12 @@ class Rounds:
         self.draft.digits.append(serial)
         return part, serial
 
-    def _over(self, loop: Seq, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def over(self) -> tuple[Node, ...]:
+        """What a thread does of the loop that threads share."""
+        loop, nodes = self.reduction.over, self._at_once()
         part, serial = self._serial(loop, self.step * self.choice.ahead)
         own = multiply(const(self.choice.widths.get(loop.index, 1)), IndexVar(name=self.crew.team_index))
+        own = add(const(self.begin), own)
         digits = tuple(d for d in (part, serial) if d is not None)
         nodes = (Define(index=self.first, digits=digits, offset=own), *nodes)
         return self._looped(loop, serial, nodes)
@@ -156,7 +164,7 @@ class Rounds:
         nodes = through(nodes, {element: (name, (round_,)) for element, name in alone.items()})
         extent = constant_value(over.extent)
         together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
-        self.exact = extent is not None and extent % together == 0
+        self.exact = extent is not None and (extent - self.begin) % together == 0
         whole = self._ends_whole(over, self.choice.widths.get(over.index, 1))
         if not self.exact and not whole:
             nodes = self._inside(IndexVar(name=over.index), nodes)
@@ -273,22 +281,26 @@ class Rounds:
             found[element] = self.draft.local(f"{element[0]}_row", dtype, Memory.REG, layout, reason, span=span)
         return found
 
-    def _row(self, element: Element, register: str, *, asks: bool) -> Loop:
+    def _row(self, element: Element, register: str, *, asks: bool) -> Node:
         """The loads of what each row has once."""
         over, (name, subscripts), q = self.reduction.over, element, self.draft.names.fresh("row_ahead")
-        row = add(IndexVar(name=self.first), multiply(const(self.step), IndexVar(name=q)))
+        at_round = IndexVar(name=q) if self.choice.ahead > 1 else ZERO
+        row = add(IndexVar(name=self.first), multiply(const(self.step), at_round))
         dtype, span = self.draft.kernel.buffer(name).dtype, over.span
         read = Read(buffer=name, subscripts=at(subscripts, over.index, row), dtype=dtype, span=span)
 
-        def bind(value: Expr) -> tuple[Generic, ...]:
+        def bind(value: Expr) -> tuple[Generic]:
             id = self.draft.names.fresh(f"{over.index}_row_load")
-            leaf = Bind(id=id, buffer=register, subscripts=(IndexVar(name=q),), value=value, span=span)
+            leaf = Bind(id=id, buffer=register, subscripts=(at_round,), value=value, span=span)
             return (Generic(id=id, leaf=leaf, origin=Origin.COPY_IN, digits=self.crew.own),)
 
         body: tuple[Node, ...] = bind(read)
         if asks and not self.exact:
             there = Compare(op=CompareOp.LT, left=row, right=over.extent)
-            body = (Guard(condition=there, body=body, orelse=bind(nothing(dtype, span)), padding=True, span=span),)
+            guard = Guard(condition=there, body=body, orelse=bind(nothing(dtype, span)), padding=True, span=span)
+            body = (guard,)
+        if self.choice.ahead == 1:
+            return body[0]
         return Loop(index=q, extent=const(self.choice.ahead), body=body, unroll=True, span=span)
 
     def _adds_nothing(self, zeros: Collection[Element]) -> bool:
