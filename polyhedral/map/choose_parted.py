@@ -23,6 +23,7 @@ from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
+from texpr.polyhedral.map.last_turn import last_turn
 from texpr.polyhedral.map.objective import cost, lane_values
 from texpr.polyhedral.map.part_lines import own_columns, part_lines
 from texpr.polyhedral.map.picks import Pick
@@ -51,6 +52,12 @@ STRIP = 4  # elements of a block for each lane of a warp: the last block adds th
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
 FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
+SHORT_AHEAD = (
+    4,
+    6,
+    5,
+)  # of narrow elements in fewer rounds, behind which few are left: many blocks are worth more then,
+# and shifted chunks else (sums of 257 x 100003 in bf16: .96 of a read, .80 without a last turn, .87 shifted)
 MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
 PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
 CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
@@ -237,7 +244,12 @@ def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, 
     most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
         if width >= PICKED:
-            return None  # of 257 x 100003 in bf16: .79 of a read for sums, and .86 with shifted chunks
+            turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
+            ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n) is not None), 0)
+            if not ahead:
+                return None
+            room = REGISTERS // (threads * _registers(problem, nest, found, best.widths, ahead, chunks=1))
+            return replace(best, ahead=ahead, resident=asked or max(1, min(2 * ALONG // threads, room)))
         most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
     else:  # what a last turn costs, columns must be long for
         others = prod(sizes) // sizes[lane]

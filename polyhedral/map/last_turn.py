@@ -13,6 +13,7 @@ So the last turn loads what there is, and all turns before it ask nothing.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from texpr.grammar.ast import IndexExpr
 from texpr.grammar.index.expr import const, constant_value
 from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.reducible import Reduction
@@ -21,17 +22,24 @@ from texpr.polyhedral.mapped.tree import Node
 
 
 def rounds(crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> tuple[Node, ...]:
-    """What a thread adds of a reduction; the rounds that are left behind whole turns are apart where they are no more
-    than half of one."""
+    """What a thread adds of a reduction: whole turns, and the rounds that are left where these are apart."""
     choice, over = crew.choice, reduction.over
-    extent, step = constant_value(over.extent), crew.team * choice.widths.get(over.index, 1)
-    begin = 0 if extent is None else extent // (step * choice.ahead) * step * choice.ahead
-    rest = 0 if extent is None else -(-(extent - begin) // step)
-    if not begin or not 0 < 2 * rest <= choice.ahead or choice.blocks.get(over.index, 1) > 1:
+    split = last_turn(over.extent, crew.team * choice.widths.get(over.index, 1), choice.ahead)
+    if split is None or not split[1] or choice.blocks.get(over.index, 1) > 1:
         return Rounds(crew, reduction, parts).nodes()
+    begin, rest = split
     whole = Rounds(crew, _until(reduction, begin), parts)
     last = Rounds(crew, reduction, parts, begin=begin, ahead=rest)
     return whole.nodes((*whole.over(), *last.over()))
+
+
+def last_turn(extent: IndexExpr, step: int, ahead: int) -> tuple[int, int] | None:
+    """Where the rounds begin that are left behind whole turns of so many rounds, each of `step` iterations, and how
+    many there are; None where there is no whole turn, or they are more than half of one."""
+    size = constant_value(extent) or 0
+    begin = size // (step * ahead) * step * ahead
+    rest = -(-(size - begin) // step)
+    return (begin, rest) if begin and 2 * rest <= ahead else None
 
 
 def _until(reduction: Reduction, end: int) -> Reduction:

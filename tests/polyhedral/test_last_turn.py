@@ -103,3 +103,22 @@ def test_what_is_emitted_of_turns_runs_on_the_cpu() -> None:
         assert emitted.run(module, values) is None
         for array, found in expected.items():
             np.testing.assert_array_equal(values[array], found, err_msg=array)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "ahead"),
+    [
+        (257, 100003, 4),
+        (256, 100003, 4),
+        (249, 100003, 6),
+        (255, 100003, 6),
+        (199, 100003, 4),
+        (184, 100003, 0),
+        (257, 4099, 0),
+    ],
+)
+def test_few_rounds_of_chunks_are_read_at_a_time_where_little_is_left(rows: int, columns: int, ahead: int) -> None:
+    found = choice(mapped(PROGRAMS["sum"], M=rows, N=columns))
+    assert isinstance(found, Parted)
+    few = found.lines and found.deal == (("j", 32),) and found.threads == 256
+    assert (found.ahead if few and found.ahead < 8 else 0) == ahead
