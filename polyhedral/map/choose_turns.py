@@ -14,7 +14,7 @@ from texpr.grammar.ast import Gather, Leaf, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.lines import LINE_BYTES, ahead, origins
+from texpr.polyhedral.map.lines import begins, origins
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.walk import touched
@@ -48,7 +48,7 @@ def choose_turns(
     if asked is not None or extent is None or par.index not in widths or not _gathers_rows(nest, par.index):
         return None
     found = origins(problem, nest, lines)
-    reached = extent + (ahead(problem, found[par.index], LINE_BYTES) if par.index in found else 0)
+    reached = extent + (begins(problem, found[par.index], par.index)[1] if par.index in found else 0)
     runs = -(-reached // widths[par.index])
     if runs < LEAST_BYTES // ACCESS_BYTES:
         return None

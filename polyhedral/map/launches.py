@@ -33,7 +33,7 @@ from texpr.grammar.index.interval import Ranges
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import Share, ThreadDigits, grid_digits, grid_size, thread_digits
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.lines import LINE_BYTES, ahead, lead_of, origins
+from texpr.polyhedral.map.lines import begins, lead_of, origins
 from texpr.polyhedral.map.patches import of_patch
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
@@ -73,8 +73,9 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     counted = origins(draft.problem, nest, choice.lines)
     patch = flat_patch(draft.problem, nest, choice)
     behind = max(patch.skew.at(row) for row in range(patch.rows)) if patch is not None else 0
+    pieces_begin = {index: begins(draft.problem, origin, index) for index, origin in counted.items()}
     reached = [
-        add(extent, const(ahead(draft.problem, counted[index], LINE_BYTES) + behind)) if index in counted else extent
+        add(extent, const(pieces_begin[index][1] + behind)) if index in counted else extent
         for index, extent in zip(nest.indices, extents, strict=True)
     ]
     turns = _turns(draft, nest, band, choice)
@@ -115,7 +116,10 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     apart = leads.keys() | choice.turns.keys()
     once = (define for index, define in defines.items() if index not in apart)
     rows = {index: IndexVar(name=names[index]) for index in choice.patch}
-    lines = (lead_of(draft.problem, leads[index], origin, index, LINE_BYTES, rows) for index, origin in counted.items())
+    lines = (
+        lead_of(draft.problem, leads[index], origin, index, pieces_begin[index][0], rows)
+        for index, origin in counted.items()
+    )
     body = (*(define for index, define in defines.items() if index in apart), *body)
     for par, own in reversed(list(zip(nest.pars, turns, strict=True))):
         for digit in own:

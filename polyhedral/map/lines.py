@@ -12,9 +12,21 @@ from types import MappingProxyType
 
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.index.expr import ZERO
+from texpr.grammar.index.linear import linear
+from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.vectors import Element, arrays_of, at_places, events_of, is_run, printed
+from texpr.polyhedral.map.vectors import (
+    ACCESS_BYTES,
+    Element,
+    arrays_of,
+    at,
+    at_places,
+    events_of,
+    is_run,
+    plain_subscripts,
+    printed,
+)
 from texpr.polyhedral.mapped.tree import Lead
 from texpr.polyhedral.mapped.views import View
 
@@ -32,6 +44,20 @@ def countable(problem: Problem, nest: Nest, index: str) -> dict[str, Element]:
 def origins(problem: Problem, nest: Nest, lines: Mapping[str, str]) -> dict[str, Element]:
     """The elements from whose lines the runs of indices are counted. KeyError for what is none."""
     return {index: countable(problem, nest, index)[name] for index, name in lines.items()}
+
+
+def begins(problem: Problem, origin: Element, index: str) -> tuple[int, int]:
+    """Of how many bytes the pieces of memory are from which the runs of a band are counted, and how many elements at
+    most lie between where one begins and the first iteration: lines; but where all rows lie alike in lines, chunks, for
+    then a number says where in its chunk each row begins, and no block is there for what might lie before it (the
+    stencil of 131072 x 1024 has four blocks along a row, and not five)."""
+    name, subscripts = origin
+    buffer, layout = problem.kernel.buffer(name), problem.layouts[name]
+    if buffer.align >= ACCESS_BYTES and layout.xor is None:
+        first = linear(offset(layout, plain_subscripts(at(subscripts, index, ZERO))))
+        if (first - first.constant).is_multiple(LINE_BYTES // buffer.dtype.size_bytes, problem.divisors):
+            return ACCESS_BYTES, first.constant % (ACCESS_BYTES // buffer.dtype.size_bytes)
+    return LINE_BYTES, ahead(problem, origin, LINE_BYTES)
 
 
 def ahead(problem: Problem, origin: Element, bytes: int) -> int:

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import mapped, proved
+from stages import mapped, only_launch, proved
 from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.tree import Lead
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
@@ -30,6 +33,8 @@ SAME = (
     (JACOBI, {"M": 5, "N": 70}),
     (JACOBI, {"M": 4, "N": 164}),
     (JACOBI, {"M": 3, "N": 2}),
+    (JACOBI, {"M": 5, "N": 128}),
+    (JACOBI, {"M": 4, "N": 160}),
     (BIASED, {"M": 3, "N": 261}),
     (UPDATED, {"M": 4, "N": 133}),
     (SHIFTED, {"N": 133}),
@@ -63,6 +68,22 @@ def only(program: MappedProgram) -> Flat:
 def test_runs_are_counted_from_what_is_written(text: str, widths: dict[str, int], lines: dict[str, str]) -> None:
     found = only(mapped(text))
     assert (found.widths, found.lines) == (widths, lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "bytes", "blocks"),
+    [
+        (JACOBI, {"M": 4096, "N": 1024}, 16, 8),  # 1022 iterations, and one before them
+        (JACOBI, {"M": 4096, "N": 1025}, 128, 9),  # 1023, and 31 at most
+        (JACOBI, {"M": 4096, "N": 1032}, 128, 9),
+    ],
+)
+def test_rows_that_lie_alike_in_lines_are_counted_from_chunks(
+    text: str, sizes: dict[str, int], bytes: int, blocks: int
+) -> None:
+    launch = only_launch(mapped(text, **sizes))
+    (lead,) = of_kind(launch.body, Lead)
+    assert (lead.bytes, constant_value(launch.grid[0])) == (bytes, blocks)
 
 
 def given(program: MappedProgram, sizes: dict[str, int]) -> dict[str, Any]:
