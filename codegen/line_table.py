@@ -19,6 +19,7 @@ INSTRUCTION_BYTES = 16  # from sm_70 on
 END, SET_ADDRESS, INLINED_CALL = 1, 2, 0x90  # extended opcodes
 CONTINUES, NEGATIVE = 0x80, 0x40  # bits of a number's bytes
 MAX_CHAIN = 1000
+RELOCATIONS = {".rela.debug_line": 24, ".rel.debug_line": 16}  # and the bytes of an entry; the latter before sm_90
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +45,20 @@ def line_tables(cubin: bytes) -> dict[str, LineTable]:
     """The lines of every kernel by its symbol. Raises E0606 for what is no cubin with lines."""
     try:
         return dict(_tables(cubin))
-    except (struct.error, IndexError, KeyError, ValueError) as why:
+    except (struct.error, IndexError, KeyError, StopIteration, ValueError) as why:
         raise fail("E0606", f"the lines of the cubin cannot be read: {why}") from None
 
 
 def _tables(cubin: bytes) -> Iterator[tuple[str, LineTable]]:
     by_name, ordered = sections(cubin), in_order(cubin)
-    program, moved = by_name[".debug_line"], by_name[".rela.debug_line"]
+    program = by_name[".debug_line"]
+    moved, entry_bytes = next((by_name[n], size) for n, size in RELOCATIONS.items() if n in by_name)
     owners = [
         ordered[n].name if n < len(ordered) else "" for _, n in symbols(cubin, by_name[".symtab"], by_name[".strtab"])
     ]
     texts: dict[int, str] = {}  # where the program has the address of a kernel's code
-    for k in range(moved.size // 24):
-        at, _, symbol = struct.unpack_from("<QII", cubin, moved.offset + 24 * k)
+    for k in range(moved.size // entry_bytes):
+        at, _, symbol = struct.unpack_from("<QII", cubin, moved.offset + entry_bytes * k)
         texts[at] = owners[symbol]
     data = _Bytes(cubin[program.offset : program.offset + program.size])
     while data.at < len(data.content):

@@ -100,21 +100,22 @@ def _header(path: str) -> str:
     return (INCLUDE / path).read_text(encoding="utf-8")
 
 
-def _pypi_nvcc() -> str | None:
-    """nvcc of the packages nvidia-cuda-nvcc (CUDA 13: nvidia/cu13/bin)."""
+def _pypi_tool(name: str) -> str | None:
+    """A program of NVIDIA's Python packages (CUDA 13: nvidia/cu13/bin)."""
     spec = find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for candidate in sorted(Path(folder).glob("cu*/bin/nvcc"), reverse=True):
+        for candidate in sorted(Path(folder).glob(f"cu*/bin/{name}"), reverse=True):
             if os.access(candidate, os.X_OK):
                 return str(candidate)
     return None
 
 
-def _nvcc_path() -> str | None:
+def _tool_path(name: str) -> str | None:
+    """A program of the CUDA toolkit by CUDA_HOME, PATH or the PyPI package, in this order."""
     home = os.environ.get("CUDA_HOME")
-    if home and os.access(Path(home) / "bin" / "nvcc", os.X_OK):
-        return str(Path(home) / "bin" / "nvcc")
-    return shutil.which("nvcc") or _pypi_nvcc()
+    if home and os.access(Path(home) / "bin" / name, os.X_OK):
+        return str(Path(home) / "bin" / name)
+    return shutil.which(name) or _pypi_tool(name)
 
 
 def _asked(path: str, pattern: str) -> Compiler:
@@ -135,7 +136,7 @@ def _asked(path: str, pattern: str) -> Compiler:
 @cache
 def find_nvcc() -> Compiler | None:
     """nvcc by CUDA_HOME, PATH or the PyPI package, in this order; None where there is none. It may have a `fault`."""
-    path = _nvcc_path()
+    path = _tool_path("nvcc")
     return _asked(path, "release") if path else None
 
 
@@ -350,3 +351,28 @@ def compile_host(source: str, folder: Path, include: Sequence[Path] = (INCLUDE,)
     job = _Job(flags=flags, ours=[*includes, *forced], result="kernel.so", probe=GXX_PROBE, help=help)
     _compile(found, source, job, folder)
     return folder / "kernel.so"
+
+
+def find_nvdisasm() -> str | None:
+    """nvdisasm by CUDA_HOME, PATH or the PyPI package, in this order; None where there is none."""
+    return _tool_path("nvdisasm")
+
+
+def disassembled(cubin: bytes) -> str:
+    """What `nvdisasm -json` prints of a cubin. Raises E0503 without an nvdisasm that works."""
+    path = find_nvdisasm()
+    if path is None:
+        message = "nvdisasm was not found by CUDA_HOME, on PATH or among Python's packages"
+        raise fail("E0503", message, help='pip install "texpr[cuda]", or a CUDA toolkit')
+    with scratch_folder() as folder:
+        try:
+            (folder / "kernel.cubin").write_bytes(cubin)
+            done = _run([path, "-json", "kernel.cubin"], folder, TIMEOUT_S)
+        except OSError as why:
+            raise fail("E0503", f"{path} does not work: {why.strerror or why}") from None
+        if done.code != 0:
+            help = "one of CUDA 13 or newer knows the option -json and all targets"
+            ended = "took too long" if done.code is None else f"ended with exit code {done.code}"
+            said = f"{path} does not work: it {ended}"
+            raise TExprError([error("E0503", said, notes=_words(done, folder), help=help)])
+        return done.stdout

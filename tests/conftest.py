@@ -149,6 +149,14 @@ def need_nvcc() -> None:
 
 
 @pytest.fixture(scope="session")
+def need_nvdisasm() -> None:
+    """For tests marked `nvdisasm`."""
+    from texpr.codegen.toolchain import find_nvdisasm
+
+    _need("nvdisasm", find_nvdisasm())
+
+
+@pytest.fixture(scope="session")
 def need_gxx() -> None:
     """For tests marked `gxx`."""
     from texpr.codegen.toolchain import find_gxx
@@ -171,7 +179,7 @@ def need_mpi() -> None:
 
 @pytest.fixture(autouse=True)
 def _tools_of_markers(request: pytest.FixtureRequest) -> None:
-    """The markers `nvcc`, `gxx` and `mpi` ask for their tools by themselves."""
-    for marker in ("nvcc", "gxx", "mpi"):
+    """The markers of tools ask for these by themselves."""
+    for marker in ("nvcc", "nvdisasm", "gxx", "mpi"):
         if request.node.get_closest_marker(marker) is not None:
             request.getfixturevalue(f"need_{marker}")

@@ -32,6 +32,7 @@ from texpr.grammar.diagnostics import TExprError, TExprWarning
 from texpr.grammar.paths import NO_ROOM
 from texpr.map_command import MAP
 from texpr.profile_command import PROFILE
+from texpr.sass_command import SASS
 from texpr.trace_command import TRACE
 from texpr.tune_command import TUNE
 from texpr.verify_command import VERIFY
@@ -90,6 +91,7 @@ COMMANDS = (
     Command(name="bench", run=bench, options=(*_TRIED, AS_JSON)),
     TUNE,
     PROFILE,
+    SASS,
     Command(name="explain", run=explain, options=(option("code", metavar="CODE", help="a code such as E0301"),)),
     TRACE,
     *CACHE_COMMANDS,

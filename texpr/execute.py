@@ -62,6 +62,20 @@ def cubin_of(build: "Build") -> bytes:
     return cached("cubin", parts, lambda: compile_cubin(emission.source, build.target.arch))
 
 
+def placed_cubin_of(build: "Build") -> bytes:
+    """The build's cubin, made of a text that differs in `#line` alone: it tells of every instruction whether it is of a
+    statement, and of which. Raises E0503 without nvcc."""
+    from texpr.cache import cached
+    from texpr.codegen.cuda.emit import emit_cuda
+    from texpr.codegen.toolchain import compile_cubin, nvcc_version
+
+    source = emit_cuda(build.result("plan"), build.target, exact=True).source
+    emission: Emission = build.result("emit")
+    parts = {name: content.decode() for name, content in emission.files.items() if name != emission.main}
+    parts |= {emission.main: source, "arch": build.target.arch, "nvcc": nvcc_version()}
+    return cached("cubin", parts, lambda: compile_cubin(source, build.target.arch))
+
+
 def occupancy_of(build: "Build") -> "dict[str, Occupancy]":
     """What every kernel of a build takes of a multiprocessor, by its symbol, as its cubin and its launch say. Raises
     E0503 without nvcc, E0502 for a target that has no cubin."""

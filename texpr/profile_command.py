@@ -67,7 +67,7 @@ def profile(
         say_findings(compiled.warnings, compiled.dynamic)
     counts, title = read_report(pages), f"{compiled.name} on {compiled.target}"
     accesses = figures_json(compiled.mapping.program)["accesses"]
-    found = profiled(title, accesses, tables, counts, _lines(compiled))
+    found = profiled(title, accesses, tables, counts, lines_of(compiled))
     if html is not None:
         from texpr.inspect import write_whole
 
@@ -110,7 +110,7 @@ def _pages(path: Path) -> list[str]:
     return pages(path) if path.suffix == ".ncu-rep" else [read_text(path, MAX_REPORT_BYTES)]
 
 
-def _lines(compiled: Any) -> dict[tuple[str, int], str]:
+def lines_of(compiled: Any) -> dict[tuple[str, int], str]:
     """The lines of the program's own text."""
     from texpr.codegen.cuda.names import file_name
 

@@ -66,9 +66,10 @@ MOST_UNROLLED = 64  # asynchronous copies of a thread, one after the other
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
 
-def emit_body(frame: Frame) -> tuple[list[str], frozenset[str]]:
-    """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use."""
-    out = Lines()
+def emit_body(frame: Frame, *, exact: bool) -> tuple[list[str], frozenset[str]]:
+    """The lines between the kernel's braces, with the declarations of tensors, not indented; and the names they use.
+    `exact` as of `Lines`."""
+    out = Lines(exact=exact)
     frame.declare_sizes(out)
     frame.declare_tensors(out)
     cursor = Cursor(frame, out)

@@ -43,9 +43,10 @@ class CudaText:
     maps: dict[str, Mapping[str, BoxMap]]
 
 
-def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) -> CudaText:
+def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False, exact: bool = False) -> CudaText:
     """The texts of a planned program; equal input gives equal bytes. With `checks`, subscripts that are read from data
-    are checked on the device too. Raises E0502 for what is not emitted, E0506 for too long a text."""
+    are checked on the device too; with `exact`, `#line` says of every line where it is from. Raises E0502 for what is
+    not emitted, E0506 for too long a text."""
     found = tuple(launches(planned.program.host))
     facts = [launch_facts(planned, launch) for launch in found]
     written = frozenset[str]().union(*(one.written for one in facts))
@@ -64,7 +65,7 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False) 
     for one in facts:
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
-        kernels[one.launch.name] = emit_kernel(one, settled, out)
+        kernels[one.launch.name] = emit_kernel(one, settled, out, exact=exact)
     arguments = {kernel.symbol: kernel.arguments for kernel in kernels.values()}
     maps = {kernel.symbol: kernel.maps for kernel in kernels.values()}
     return CudaText(

@@ -32,13 +32,13 @@ class Kernel:
     maps: Mapping[str, BoxMap]
 
 
-def emit_kernel(facts: LaunchFacts, settled: Collection[str], out: Writer) -> Kernel:
-    """Write the kernel of one launch. `settled` are the arrays that no launch writes. Raises E0502 for what is not
-    emitted."""
+def emit_kernel(facts: LaunchFacts, settled: Collection[str], out: Writer, *, exact: bool = False) -> Kernel:
+    """Write the kernel of one launch. `settled` are the arrays that no launch writes; `exact` as of `Lines`. Raises
+    E0502 for what is not emitted."""
     launch = facts.launch
     symbol = kernel_symbol(launch.name)
     frame = Frame(facts, settled)
-    body, used = emit_body(frame)
+    body, used = emit_body(frame, exact=exact)
     arguments = frame.arguments(used)
     bounds = f"{launch.threads}, {launch.min_blocks}" if launch.min_blocks else f"{launch.threads}"
     cluster = f" __cluster_dims__({listed(map(str, launch.cluster))})" if launch.cluster != (1, 1, 1) else ""

@@ -7,7 +7,8 @@
 A declaration that no line names is left out. Every term and value gets into a line through `use`, and into a
 declaration through `declare`; what is printed past them counts as unused. A line that can be blamed for something (it
 touches memory, or waits) is given `at`, where it comes from; `#line` stands before it where a compiler, which counts on
-from the last one, would not say so by itself.
+from the last one, would not say so by itself. The lines between are then counted to lines of the program that they are
+not of: a text that is made to tell where machine code comes from is `exact`, and says of them that they are BETWEEN.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from texpr.codegen.writer import Writer
 from texpr.grammar.source import Span
 
 MAX_WIDTH = 90  # of a condition and the statement behind it
+BETWEEN = "between statements"  # the file that lines of no statement are of, in an exact text
 
 
 class Printed(Protocol):
@@ -35,8 +37,9 @@ class Printed(Protocol):
 class Lines(Writer):
     """A writer that keeps account of names and places. Every name is declared once, before the lines that use it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, exact: bool = False) -> None:
         super().__init__()
+        self._exact = exact
         self._used: set[str] = set()
         self._declared: list[tuple[int, str, frozenset[str]]] = []
         self._places: dict[int, tuple[str, int]] = {}
@@ -104,6 +107,9 @@ class Lines(Writer):
                 named = "" if wanted[0] == file else f' "{virtual_path(wanted[0])}"'
                 file, counted = wanted
                 text.append(f"#line {counted}{named}")
+            elif wanted is None and self._exact and file != BETWEEN:
+                file = BETWEEN
+                text.append(f'#line 1 "{BETWEEN}"')
             text.append(line)
             counted += 1
         return text

@@ -35,9 +35,9 @@ def test_cuda_home_comes_before_the_path(monkeypatch, tmp_path):
     nvcc.write_text("#!/bin/sh\n")
     nvcc.chmod(0o755)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    assert toolchain._nvcc_path() == str(nvcc)
+    assert toolchain._tool_path("nvcc") == str(nvcc)
     nvcc.chmod(0o644)
-    assert toolchain._nvcc_path() != str(nvcc)
+    assert toolchain._tool_path("nvcc") != str(nvcc)
 
 
 def test_the_headers_of_an_artifact_are_those_of_the_device(build):
