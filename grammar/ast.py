@@ -20,7 +20,7 @@ What the checker has settled:
     Par(i, SizeVar M, (Bind S0 C[i] = 0.0, Seq(k, SizeVar K, (Accumulate S1 C[i] add Read A[i, k]))))
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from texpr.grammar.index.operators import CompareOp as CompareOp
@@ -242,7 +242,8 @@ class Buffer(Node):
 
     `direction` is in, out or inout as the author declared it, None to be inferred by the proofs; a scalar is `in`.
     `memory` is the author's placement: reg, shared or global. `flat` marks a buffer of a bare program: any dense
-    array with at least `shape[0]` elements is accepted for it.
+    array with at least `shape[0]` elements is accepted for it. `given` is the shape of the arrays that callers pass,
+    where a schedule sees the same elements with another one.
     """
 
     name: str
@@ -256,6 +257,12 @@ class Buffer(Node):
     attrs: tuple[Attr, ...] = ()
     flat: bool = False
     source_name: str = ""
+    given: tuple[IndexExpr, ...] | None = None
+
+    @property
+    def as_given(self) -> "Buffer":
+        """The parameter as callers know it."""
+        return self if self.given is None else replace(self, shape=self.given, given=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

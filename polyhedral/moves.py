@@ -103,4 +103,14 @@ class Expand:
     loop: str
 
 
-Move = Fuse | Swap | Distribute | Interchange | Parallelize | Sink | Residues | Contract | Expand
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A parameter of one dimension is seen with several, the digits of its flat subscripts.
+
+    C[i * N + j] = …     C[i, j] = …, the same element
+    """
+
+    buffer: str
+
+
+Move = Fuse | Swap | Distribute | Interchange | Parallelize | Sink | Residues | Contract | Expand | View

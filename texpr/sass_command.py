@@ -26,6 +26,7 @@ def sass(
     mapping: Path | None,
     tuned: bool,
     whole: bool,
+    work: bool,
     as_json: bool,
 ) -> None:
     """Print the main loop of each kernel as machine code (SASS), under the lines of the program."""
@@ -46,11 +47,11 @@ def sass(
     say_findings(compiled.warnings, compiled.dynamic)
     texts = lines_of(compiled)
     for listing in found:
-        for line in report(listing, texts, whole=whole):
+        for line in report(listing, texts, whole=whole, work=work):
             say(line)
 
 
-def report(listing: "Listing", texts: Mapping[tuple[str, int], str], *, whole: bool) -> Iterator[str]:
+def report(listing: "Listing", texts: Mapping[tuple[str, int], str], *, whole: bool, work: bool) -> Iterator[str]:
     """What a kernel is made of, and its main loop, or all of it."""
     from texpr.codegen.sass import GROUPS, LOCAL, OTHERS
 
@@ -67,13 +68,23 @@ def report(listing: "Listing", texts: Mapping[tuple[str, int], str], *, whole: b
             named = "" if group in UNNAMED else f": {', '.join(opcode for opcode, _ in opcodes.most_common())}"
             yield f"  {len(every):6}  {len(here):6}  {group}{named}"
     yield ""
-    yield from _code(listing, None if whole else loop, texts)
+    yield from _code(listing, None if whole else loop, texts, work=work)
     yield ""
 
 
-def _code(listing: "Listing", loop: "Loop | None", texts: Mapping[tuple[str, int], str]) -> Iterator[str]:
-    shown = ""
+def _code(
+    listing: "Listing", loop: "Loop | None", texts: Mapping[tuple[str, int], str], *, work: bool
+) -> Iterator[str]:
+    from texpr.codegen.sass import OTHERS
+
+    shown, others = "", 0
     for each in listing.within(loop):
+        if work and each.group == OTHERS:
+            others += 1
+            continue
+        if others:
+            yield f"  {'':4}  {'':>6} … {others}"
+        others = 0
         line = _line(each.line, texts)
         if line != shown:
             yield line
@@ -115,6 +126,7 @@ SASS = Command(
     run=sass,
     options=(
         *COMPILED,
+        option("--work", action="store_true", help="leave out addresses, conditions and moves; say how many they are"),
         option("--all", dest="whole", action="store_true", help="all of each kernel, not its main loop alone"),
         AS_JSON,
     ),

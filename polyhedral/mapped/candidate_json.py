@@ -49,6 +49,7 @@ from texpr.polyhedral.moves import (
     Residues,
     Sink,
     Swap,
+    View,
 )
 
 CANDIDATE_SCHEMA = 1
@@ -62,6 +63,7 @@ MOVES: dict[str, type[Any]] = {
     "residues": Residues,
     "contract": Contract,
     "expand": Expand,
+    "view": View,
 }
 FORMS: dict[str, type[Choice]] = {
     "single": Single,

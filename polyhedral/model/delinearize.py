@@ -150,7 +150,7 @@ def _chain(strides: Sequence[Stride]) -> tuple[Stride, ...]:
 def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...], basis: Basis) -> Split | Refusal:
     split = []
     for access in accesses:
-        parts = _parts(access.subscript, chain)
+        parts = list(parts_of(access.subscript, chain))
         try:
             with access.scope.work.limited(access.span, "this split", access.scope.width):
                 reason = _settle(access, parts, chain, basis)
@@ -162,14 +162,23 @@ def _split(accesses: Sequence[FlatAccess], chain: tuple[Stride, ...], basis: Bas
     return Split(strides=chain, parts=tuple(split), basis=basis)
 
 
-def _parts(subscript: Linear, chain: tuple[Stride, ...]) -> list[Linear]:
+def stride_of(form: Linear) -> Stride | None:
+    """A factor times sizes as a stride; None for another form."""
+    if len(form.terms) != 1:
+        return None
+    ((monomial, factor),) = form.terms.items()
+    sizes, atoms = factors(monomial)
+    return None if atoms or factor <= 0 else Stride(sizes, factor)
+
+
+def parts_of(subscript: Linear, chain: tuple[Stride, ...]) -> tuple[Linear, ...]:
     """The coefficients of the strides, outermost first; nothing is proved yet."""
     parts: list[Linear] = []
     rest = subscript
     for stride in chain[:-1]:
         quotient, rest = stride.divide(rest)
         parts.append(quotient)
-    return [*parts, rest]
+    return (*parts, rest)
 
 
 def _settle(access: FlatAccess, parts: list[Linear], chain: tuple[Stride, ...], basis: Basis) -> str | None:

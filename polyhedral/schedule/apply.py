@@ -14,6 +14,7 @@ from texpr.polyhedral.moves import (
     Residues,
     Sink,
     Swap,
+    View,
 )
 from texpr.polyhedral.schedule.fuse import fuse, swap
 from texpr.polyhedral.schedule.nests import distribute, interchange, parallelize, sink
@@ -21,6 +22,7 @@ from texpr.polyhedral.schedule.origins import Moved
 from texpr.polyhedral.schedule.residues import residues
 from texpr.polyhedral.schedule.storage import contract, expand
 from texpr.polyhedral.schedule.tree import tidy
+from texpr.polyhedral.schedule.view import view
 
 
 def moved(kernel: Kernel, move: Move) -> Moved:
@@ -45,6 +47,8 @@ def moved(kernel: Kernel, move: Move) -> Moved:
             found = contract(kernel, move)
         case Expand():
             found = expand(kernel, move)
+        case View():
+            found = view(kernel, move)
         case _:
             assert_never(move)
     return Moved(kernel=tidy(found.kernel), origins=found.origins)

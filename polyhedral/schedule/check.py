@@ -15,13 +15,28 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, product
 
-from texpr.grammar.ast import Anchor, Buffer, If, IndexVar, Intrinsic, Kernel, New, Par, Read, Role, Seq, Stmt
+from texpr.grammar.ast import (
+    Anchor,
+    Buffer,
+    If,
+    IndexExpr,
+    IndexVar,
+    Intrinsic,
+    Kernel,
+    New,
+    Par,
+    Read,
+    Role,
+    Seq,
+    Stmt,
+)
 from texpr.grammar.core import buffers_of
-from texpr.grammar.index.expr import add, const, constant_value, multiply
+from texpr.grammar.index.expr import ONE, add, const, constant_value, multiply
+from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope, relation
-from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
+from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer, ProgramStatement
 from texpr.polyhedral.schedule.alike import alike
 from texpr.polyhedral.schedule.origins import Origins, origin_of
 
@@ -168,7 +183,9 @@ def _renamed(before: Program, after: Program, pairs: Sequence[_Pair]) -> Iterato
     uses: dict[tuple[str, str], list[tuple[_Pair, Access, Access]]] = {}
     for pair in pairs:
         for old, new in zip(pair.old.accesses, pair.new.accesses, strict=True):
-            split = before.buffers[old.buffer].flat_strides != after.buffers[new.buffer].flat_strides
+            homes = before.buffers[old.buffer], after.buffers[new.buffer]
+            seen = homes[1].buffer.given is not None  # the model split it before as the schedule did
+            split = not seen and homes[0].flat_strides != homes[1].flat_strides
             one, two = (_flat(before, old), _flat(after, new)) if split else (old, new)
             if one is None or two is None:
                 yield Fault(why=f"{new.buffer} is split into other dimensions than {old.buffer}", span=new.span)
@@ -181,7 +198,7 @@ def _renamed(before: Program, after: Program, pairs: Sequence[_Pair]) -> Iterato
         alone = sum(old == name for old, _ in uses) == 1
         if source.setdefault(now, name) != name:
             yield Fault(why=f"{now} stands for two buffers", span=span)
-        yield from _declared(before.buffers[name].buffer, after.buffers[now].buffer, span)
+        yield from _declared(before.buffers[name], after.buffers[now].buffer, span)
         there = name == now and alone and before.buffers[name].outer == after.buffers[name].outer
         if there and all(_itself(after, *use) for use in own):
             continue
@@ -235,14 +252,31 @@ def _renaming(after: Program, uses: Sequence[tuple[_Pair, Access, Access]]) -> i
     return whole
 
 
-def _declared(old: Buffer, new: Buffer, span: Span) -> Iterator[Fault]:
-    """What is said of a buffer stays: a local that the author placed, and every other buffer, as it is."""
+def _declared(home: ProgramBuffer, new: Buffer, span: Span) -> Iterator[Fault]:
+    """What is said of a buffer stays: a local that the author placed, and every other buffer, as it is. A parameter may
+    be seen with the dimensions that the model split it into, in whole rows."""
+    old = home.buffer
+    if new.given is not None and old.given is None:
+        if old.role is not Role.PARAM or old.strides is not None or not _in_whole_rows(home, new):
+            yield Fault(why=f"{new.name} is seen with other elements", span=span)
+        new = new.as_given
     placed = old.memory is not None or old.attrs or old.strides is not None
     like = old if old.role is not Role.LOCAL else replace(old, name=new.name)
     if not placed and old.role is Role.LOCAL:
         like = replace(like, shape=new.shape)
     if like != new:
         yield Fault(why=f"{new.name} is declared otherwise than {old.name}", span=span)
+
+
+def _in_whole_rows(home: ProgramBuffer, new: Buffer) -> bool:
+    """Whether dense strides of the new shape are those of the split, and all rows together the old length."""
+    strides: list[IndexExpr] = [ONE]
+    for extent in reversed(new.shape):
+        strides.append(multiply(strides[-1], extent))
+    wanted = (*home.buffer.shape, *home.flat_strides)
+    return len(wanted) == len(strides) and all(
+        linear(one) == linear(other) for one, other in zip(wanted, reversed(strides), strict=True)
+    )
 
 
 def _order(after: Program, pairs: Sequence[_Pair]) -> Iterator[Fault]:

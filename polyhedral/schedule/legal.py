@@ -24,6 +24,7 @@ from texpr.polyhedral.moves import (
     Residues,
     Sink,
     Swap,
+    View,
 )
 from texpr.polyhedral.program import Access, Dependence, Program, ProgramStatement
 from texpr.polyhedral.prove.dependence import find_dependences
@@ -69,7 +70,7 @@ def violation(program: Program, move: Move) -> Violation | None:
             return _not_run(program, move) or _broken(program, among, _sunk(program, move))
         case Contract():
             return _shared(program, move)
-        case Expand():
+        case Expand() | View():  # which no statement notices
             return None
         case _:
             assert_never(move)

@@ -4,6 +4,7 @@ workspaces that only one iteration uses made its locals, a `seq` that needs no o
     new t: f32[M]
     par M i { t[i] = sum … }            fuse i, i_1 ; contract t
     par M i_1, N j { … t[i_1] … }       one launch of rows, t a register
+    … A[i * K + k] * B[k * N + j] …     of 16 bits: view A, view B (tensor cores take boxes of dimensions)
 
 A few schedules are proposed, from the boldest on: everything that is legal; only bands that share a workspace; only
 workspaces that become scalars; loops turned and nothing fused; no `seq` made a `par`. Nothing is asked of isl where a
@@ -11,6 +12,7 @@ program has one band.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, takewhile
 
@@ -20,11 +22,13 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import difference
 from texpr.grammar.walk import walk
-from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Parallelize, Swap
+from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Parallelize, Swap, View
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
+from texpr.polyhedral.schedule.flat_factors import has_flat_factors
 from texpr.polyhedral.schedule.tree import Block, Loop, label_of
+from texpr.polyhedral.schedule.view import can_be_seen
 from texpr.polyhedral.walk import adjacent, contains_par, subscript_names
 
 Moves = tuple[Move, ...]  # made together, or not at all
@@ -37,13 +41,27 @@ SHARE = 10  # all schedules take at most one part in so many of the steps that a
 def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
     """Schedules beside the program as it is, each of legal moves, the boldest first."""
     kernel = proved.program.kernel
-    if not any(True for _ in chain(_wanted(kernel), _without_order(kernel))):
+    seen = has_flat_factors(kernel)
+    loops = any(True for _ in chain(_wanted(kernel), _without_order(kernel)))
+    if not loops and not seen:
         return ()
     with proved.program.work.share(SHARE):
-        bold = _Proposal(Draft(program=proved.program))
-        found = [bold.made(), *(milder.made() for milder in _milder(bold))]
+        start = _seen(Draft(program=proved.program), seen)
+        found = [start]
+        if loops:
+            bold = _Proposal(start)
+            found = [bold.made(), *(milder.made() for milder in _milder(bold)), start]
     unlike: dict[Moves, Draft] = {draft.moves: draft for draft in reversed(found) if draft.moves}
     return tuple(reversed(unlike.values()))
+
+
+def _seen(draft: Draft, wanted: bool) -> Draft:
+    """The draft with views of all flat parameters that can have one."""
+    for buffer in draft.program.kernel.params if wanted else ():
+        if can_be_seen(draft.program, buffer):
+            with suppress(TExprError):  # it is not made of whole rows
+                draft = draft.then(View(buffer=buffer.name))
+    return draft
 
 
 def _milder(bold: "_Proposal") -> Iterator["_Proposal"]:

@@ -48,12 +48,12 @@ def contract(kernel: Kernel, move: Contract) -> Moved:
         return tuple(s for d, s in enumerate(subscripts) if d not in dropped)
 
     shape = tuple(extent for d, extent in enumerate(buffer.shape) if d not in dropped)
-    changed = _accessed(_without_new(kernel, home), buffer.name, without)
+    changed = accessed(_without_new(kernel, home), buffer.name, without)
     place, loop = loop_of(changed, move.loop)
     first = next((n for n, stmt in enumerate(loop.body) if not isinstance(stmt, New)), 0)
     grown = replace(loop, body=(*loop.body[:first], home.stmt, *loop.body[first:]))
     block = (*place.block[: place.at], grown, *place.block[place.at + 1 :])
-    return Moved(kernel=_with_buffer(with_block(changed, place, block), replace(buffer, shape=shape)))
+    return Moved(kernel=with_buffer(with_block(changed, place, block), replace(buffer, shape=shape)))
 
 
 def expand(kernel: Kernel, move: Expand) -> Moved:
@@ -65,11 +65,11 @@ def expand(kernel: Kernel, move: Expand) -> Moved:
     loops = home.loops[around.index(move.loop) :]
     extents = _box(home.loops, buffer)[-len(loops) :]
     leading = tuple(index(loop.index) for loop in loops)
-    changed = _accessed(_without_new(kernel, home), buffer.name, lambda subscripts: (*leading, *subscripts))
+    changed = accessed(_without_new(kernel, home), buffer.name, lambda subscripts: (*leading, *subscripts))
     place, _ = loop_of(changed, move.loop)
     block = (*place.block[: place.at], home.stmt, *place.block[place.at :])
     return Moved(
-        kernel=_with_buffer(with_block(changed, place, block), replace(buffer, shape=(*extents, *buffer.shape)))
+        kernel=with_buffer(with_block(changed, place, block), replace(buffer, shape=(*extents, *buffer.shape)))
     )
 
 
@@ -114,7 +114,7 @@ def _without_new(kernel: Kernel, home: Place) -> Kernel:
     return with_block(kernel, home, block)
 
 
-def _accessed(kernel: Kernel, name: str, subscripts: Callable[[Subscripts], Subscripts]) -> Kernel:
+def accessed(kernel: Kernel, name: str, subscripts: Callable[[Subscripts], Subscripts]) -> Kernel:
     """The kernel with every access to a buffer made by other subscripts."""
 
     def change(node: Node) -> Node:
@@ -125,7 +125,7 @@ def _accessed(kernel: Kernel, name: str, subscripts: Callable[[Subscripts], Subs
     return rewrite(kernel, change, into=lambda node: not isinstance(node, IndexExpr))
 
 
-def _with_buffer(kernel: Kernel, buffer: Buffer) -> Kernel:
+def with_buffer(kernel: Kernel, buffer: Buffer) -> Kernel:
     return replace(kernel, buffers=tuple(buffer if b.name == buffer.name else b for b in kernel.buffers))
 
 

@@ -21,6 +21,7 @@ from texpr.polyhedral.moves import (
     Residues,
     Sink,
     Swap,
+    View,
 )
 from texpr.polyhedral.program import Access, AccessMode, Program
 from texpr.polyhedral.prove.witness import instance_mapping, instance_text, least, least_pair, sizes_mapping, sizes_text
@@ -67,6 +68,8 @@ def in_words(kernel: Kernel, move: Move) -> str:
             return f"made {buffer} a local of each iteration of {_loop(kernel, loop)}"
         case Expand(buffer=buffer, loop=loop):
             return f"gave {buffer} elements for all iterations of {_loop(kernel, loop)}"
+        case View(buffer=buffer):
+            return f"saw {buffer} with the dimensions of its flat subscripts"
         case _:
             assert_never(move)
 

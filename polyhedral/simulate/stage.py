@@ -55,7 +55,7 @@ def simulate(
     arguments that do not fit, E0604 for what the module's docstring lists.
     """
     mapped = program.program if isinstance(program, PlannedProgram) else program
-    kernel = mapped.kernel
+    kernel = replace(mapped.kernel, buffers=tuple(buffer.as_given for buffer in mapped.kernel.buffers))
     known = solve_sizes(kernel, arrays, sizes or {})
     given = check_arguments(kernel, arrays, known)
     words = WordMemory({w.name: w for w in mapped.words}, known)

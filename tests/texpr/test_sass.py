@@ -139,6 +139,8 @@ def test_the_command_prints_the_main_loop_under_the_lines_of_the_program(command
     assert "matmul.tex:4  C[i, j] = sum K k { A[i, k] * B[k, j] }" in rest
     code, whole, _ = command(*given, "--all")
     assert code == 0 and "UTMALDG" in whole.split("\n\n")[1] and len(whole) > len(out)
+    code, short, _ = command(*given, "--work")
+    assert code == 0 and len(short) < len(out) and "HGMMA" in short.split("\n\n")[1] and " … " in short
     code, data, _ = command(*given, "--json")
     (kernel,) = json.loads(data)["kernels"]
     assert code == 0 and kernel["name"] == "matmul_0" and kernel["main_loop"] in kernel["loops"]
