@@ -106,7 +106,7 @@ def walked(body: list[dict[str, Any]], values: Values) -> Iterator[tuple[dict[st
                 yield from walked(node["body" if value(node["condition"], values) else "orelse"], values)
             case "Generic":
                 yield node, values
-            case "Fresh" | "Barrier" | "AfterLaunch" | "Copy" | "Reduce":  # move, combine, wait
+            case "Fresh" | "Barrier" | "AfterLaunch" | "TriggerNext" | "Copy" | "Reduce":  # move, combine, wait
                 pass
             case kind:
                 raise AssertionError(kind)
