@@ -14,7 +14,7 @@ band accumulate in one element is `over` them: of `S[i] += s` every thread has a
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, IndexVar, Leaf, New, Read, Seq, Stmt
+from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, IndexVar, Leaf, New, Read, Role, Seq, Stmt
 from texpr.grammar.permissions import keeps_order
 from texpr.grammar.types import BF16, F16, F32, F64, I8, I16, I32, U8, DType
 from texpr.grammar.walk import walk
@@ -126,11 +126,13 @@ def _of_several(problem: Problem, one: Contraction, leaf: Leaf, local: Sequence[
 def _is_alone(problem: Problem, leaf: Accumulate, leaves: Sequence[Leaf]) -> bool:
     """Whether a leaf over the band adds f32 to an array that no other one touches, at indices of the band, in any
     order."""
-    value = narrow(leaf.value) if leaf.id in problem.long else leaf.value
+    array = problem.kernel.buffer(leaf.buffer)
+    kept = array.role is Role.LOCAL and array.source_name in problem.kept.buffers
+    value = narrow(leaf.value) if kept or leaf.id in problem.long else leaf.value
     others = (name for other in leaves if other is not leaf for name, _ in touched(other))
     plain = all(isinstance(s, IndexVar) for s in leaf.subscripts) and len({*leaf.subscripts}) == len(leaf.subscripts)
     read = any(isinstance(node, Read) and node.buffer == leaf.buffer for node in walk(leaf.value))
-    floats = value.dtype == F32 and problem.kernel.buffer(leaf.buffer).dtype.is_float
+    floats = value.dtype == F32 and array.dtype.is_float
     return plain and floats and not read and not keeps_order(leaf) and leaf.buffer not in others
 
 

@@ -259,14 +259,14 @@ def _product(
     (first, second), *others = [_factors(problem, own, boxes=boxes) for own in ones]
     if around is None or first is None or second is None or longest > most_summed(one.first.dtype):
         return None
-    if around.over and (not boxes or triangular or windowed or len(one.nest.pars) > 2):
+    if around.over and (not boxes or triangular or windowed):
         return None  # those launches have no parts of rows
     direct: list[MatrixProduct] = []
     for output in around.outputs or around.rows:
         for rows, columns in ((first, second), (second, first)):
             if columns.factor.side.joins or across not in (None, rows.index):
                 continue
-            if any(leaf.subscripts != (IndexVar(name=rows.index),) for leaf in around.over):
+            if any(subscript_names(own.subscripts) != {*one.nest.indices} - {columns.index} for own in around.over):
                 continue
             beside = [own for pair in others if (own := _beside(rows, *pair)) is not None]
             if len(beside) < len(others):

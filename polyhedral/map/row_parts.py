@@ -12,8 +12,9 @@ those of all tiles of a row by a launch behind, in the order of the tiles.
 So the sums of a row are added in one order, whoever makes its tiles, and have the same bits in every run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -25,11 +26,12 @@ from texpr.grammar.ast import (
     IndexExpr,
     IndexOp,
     IndexVar,
+    Par,
     Read,
     Subscript,
 )
 from texpr.grammar.identities import first_of
-from texpr.grammar.index.expr import ZERO, ceildiv, combine, conjunction, const
+from texpr.grammar.index.expr import ZERO, ceildiv, combine, conjunction, const, multiply
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
@@ -61,19 +63,22 @@ class RowParts:
 
     def __post_init__(self) -> None:
         self.registers, self.spaces = {}, {}
-        extent = self.product.columns.factor.side.extent
-        across = ceildiv(extent, self.choice.tile[self.choice.along])
         for leaf in self.over:
             blocks, shape = self._of_block(const(self.choice.blocks)), self.draft.kernel.buffer(leaf.buffer).shape
             own = self._local(leaf, "part", Memory.REG, (*blocks, const(HALVES)), "a thread's part of rows")
             self.registers[leaf.id] = own
             why = "the parts of each tile of a row; a launch behind adds them"
-            self.spaces[leaf.id] = self._local(leaf, "tiles", Memory.GLOBAL, (across, *shape), why)
+            self.spaces[leaf.id] = self._local(leaf, "tiles", Memory.GLOBAL, (self.across, *shape), why)
 
     def _local(
         self, leaf: Accumulate, word: str, memory: Memory, shape: tuple[IndexExpr, ...], why: str, dtype: DType = F32
     ) -> str:
         return self.draft.local(f"{leaf.buffer}_{word}", dtype, memory, row_major(shape), why, span=leaf.span)
+
+    @property
+    def across(self) -> IndexExpr:
+        """The tiles of a row."""
+        return ceildiv(self.product.columns.factor.side.extent, self.choice.tile[self.choice.along])
 
     @property
     def over(self) -> tuple[Accumulate, ...]:
@@ -157,55 +162,65 @@ class RowParts:
         return tuple(self._added(leaf, self.draft.names.fresh(f"{name}_rows")) for leaf in self.over)
 
     def _added(self, leaf: Accumulate, name: str) -> Launch:
-        (loop,) = self.product.row_loops
         fresh, warp_size, span = self.draft.names.fresh, self.draft.target.warp_size, leaf.span
-        row, tile = fresh(loop.index), fresh(f"{self.product.columns.index}_tile")
+        pars = [par for par in self.product.one.nest.pars if par.index != self.product.columns.index]
+        count = reduce(multiply, (par.extent for par in pars))
+        at = {par.index: fresh(par.index) for par in pars}
+        (row, *others) = at.values()
+        thread, tile = fresh("element") if others else row, fresh(f"{self.product.columns.index}_tile")
         counted = (
-            (Place.GRID_X, ceildiv(loop.extent, THREADS), THREADS),
+            (Place.GRID_X, ceildiv(count, THREADS), THREADS),
             (Place.WARP, const(THREADS // warp_size), warp_size),
             (Place.LANE, const(warp_size), 1),
         )
-        digits = tuple(
-            Digit(
-                name=fresh(f"{row}_{place.value[:4]}"),
-                index=row,
-                weight=weight,
-                radix=radix,
-                stride=const(1),
-                place=place,
-            )
-            for place, radix, weight in counted
+
+        def digit(place: Place, radix: IndexExpr, weight: int) -> Digit:
+            own = fresh(f"{thread}_{place.value[:4]}")
+            return Digit(name=own, index=thread, weight=weight, radix=radix, stride=const(1), place=place)
+
+        digits = tuple(digit(*one) for one in counted)
+        some = Compare(op=CompareOp.LT, left=_var(thread), right=count)
+        body = (*self._places(thread, at, pars), *self._total(leaf, at, tile))
+        return Launch(
+            name=name,
+            grid=(ceildiv(count, THREADS), const(1), const(1)),
+            threads=THREADS,
+            digits=digits,
+            body=(
+                Define(index=thread, digits=digits),
+                Guard(condition=some, body=body, padding=True, span=span),
+            ),
+            span=span,
         )
-        target = self.draft.kernel.buffer(leaf.buffer)
+
+    def _places(self, thread: str, at: Mapping[str, str], pars: Sequence[Par]) -> Iterator[Node]:
+        """The indices of a thread's element, by its number, the last one fastest."""
+        left: IndexExpr = _var(thread)
+        for par in reversed(pars[1:]):
+            yield Define(index=at[par.index], digits=(), offset=combine(IndexOp.MOD, left, par.extent))
+            left = combine(IndexOp.DIV, left, par.extent)
+        if len(pars) > 1:
+            yield Define(index=at[pars[0].index], digits=(), offset=left)
+
+    def _total(self, leaf: Accumulate, at: Mapping[str, str], tile: str) -> tuple[Node, ...]:
+        """The parts of all tiles added to the element."""
+        span, target = leaf.span, self.draft.kernel.buffer(leaf.buffer)
         total = self._local(leaf, "total", Memory.REG, (), "the parts of all tiles", F64)
-        at = {loop.index: IndexVar(name=row)}
-        there = tuple(in_terms(subscript, at) for subscript in leaf.subscripts)
-        space = self.spaces[leaf.id]
-        across = ceildiv(self.product.columns.factor.side.extent, self.choice.tile[self.choice.along])
-        of_tile = Read(buffer=space, subscripts=(IndexVar(name=tile), *there), dtype=F32, span=span)
-        none, each, end = (fresh(f"{leaf.id}_{word}") for word in ("total", "tile", "end"))
+        places = {index: _var(own) for index, own in at.items()}
+        there = tuple(in_terms(subscript, places) for subscript in leaf.subscripts)
+        of_tile = Read(buffer=self.spaces[leaf.id], subscripts=(_var(tile), *there), dtype=F32, span=span)
+        none, each, end = (self.draft.names.fresh(f"{leaf.id}_{word}") for word in ("total", "tile", "end"))
         zero = Const(value=first_of(leaf.op, F64), dtype=F64, span=span)
         begin = Bind(id=none, buffer=total, subscripts=(), value=zero, span=span)
         added = Accumulate(id=each, buffer=total, subscripts=(), op=leaf.op, value=as_type(of_tile, F64), span=span)
         value = as_type(Read(buffer=total, subscripts=(), dtype=F64, span=span), target.dtype)
         last = Accumulate(id=end, buffer=leaf.buffer, subscripts=there, op=leaf.op, value=value, span=span)
-        body: tuple[Node, ...] = (
+        every = (Generic(id=each, leaf=added, origin=Origin.COMBINE),)
+        return (
             Fresh(buffer=total),
             Generic(id=none, leaf=begin, origin=Origin.INIT),
-            Loop(index=tile, extent=across, body=(Generic(id=each, leaf=added, origin=Origin.COMBINE),), span=span),
+            Loop(index=tile, extent=self.across, body=every, span=span),
             Generic(id=end, leaf=last, origin=Origin.COMBINE),
-        )
-        some = Compare(op=CompareOp.LT, left=IndexVar(name=row), right=loop.extent)
-        return Launch(
-            name=name,
-            grid=(ceildiv(loop.extent, THREADS), const(1), const(1)),
-            threads=THREADS,
-            digits=digits,
-            body=(
-                Define(index=row, digits=digits),
-                Guard(condition=some, body=body, padding=True, span=span),
-            ),
-            span=span,
         )
 
 

@@ -12,7 +12,7 @@ import pytest
 import texpr
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Candidate, Cases
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
@@ -44,6 +44,10 @@ FORMS = {
         "C: bf16[M, N], D: f32[N, M], inout S: f32[M]", "C[i, j] = s; D[j, i] = s + 1.0; S[i] += 1.0"
     ),
 }
+BATCHED = (
+    "kernel g(A: bf16[P, M, K], B: bf16[P, K, N], C: bf16[P, M, N], inout S: f32[M, P]) {"
+    " par P p, M i, N j { let s = sum K k { A[p, i, k] * B[p, k, j] }; C[p, i, j] = s; S[i, p] max= s } }"
+)
 SIZES = ({"M": 72, "N": 136, "K": 40}, {"M": 40, "N": 40, "K": 24}, {"M": 136, "N": 72, "K": 8})
 WAYS = ({}, {"cluster": 2}, {"alternate": True})
 
@@ -89,6 +93,26 @@ def test_rows_of_tiles_are_reduced_as_the_program_says(name: str) -> None:
         values = arguments(own)
         expected = interpret(own.kernel, {k: np.array(v) for k, v in values.items()}).outputs
         check(simulate(own, values), expected)
+
+
+def test_rows_of_several_products_are_reduced_each() -> None:
+    candidate = texpr.parse(BATCHED).only.compile("cuda:sm_90a", stop_after="map", P=4, **LARGE).mapping.candidate
+    ((name, choice),) = candidate.launches.items()
+    assert isinstance(choice, Piped)
+    tile = {choice.across: 128, choice.along: 64}
+    own = replace(choice, tile=tile, stages=2, persistent=2, cluster=1, alternate=False)
+    program = mapped(BATCHED, replace(candidate, launches={name: own}), P=3, **SIZES[0])
+    values = arguments(program)
+    expected = interpret(program.kernel, {k: np.array(v) for k, v in values.items()}).outputs
+    check(simulate(program, values), expected)
+
+
+def test_sizes_that_a_call_decides_have_parts_too() -> None:
+    program = FORMS["sums"]
+    choices = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map").mapping.candidate
+    assert isinstance(choices, Cases)
+    (first, *_) = choices.cases
+    assert any(isinstance(own, Piped) for own in first.candidate.launches.values())
 
 
 @pytest.mark.gxx
