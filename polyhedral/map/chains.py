@@ -31,7 +31,7 @@ from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
-from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import every_node, launches, operators
 from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
 from texpr.polyhedral.target import CPU_TASKS
@@ -139,6 +139,9 @@ class _Walk:
                     state = _either(self._nodes(body, state, ranges), self._nodes(orelse, state, ranges))
                 case Last(body=body):
                     state = self._nodes(body, state, ranges)
+                case Parts(parts=parts):
+                    for part in parts:
+                        state = self._nodes(part.body, state, ranges)
                 case Generic():
                     state = self._statement(node, state, ranges)
                 case Elementwise():
