@@ -27,6 +27,7 @@ CASES = {"nn": ("M, K", "K, N"), "nt": ("M, K", "N, K"), "tn": ("K, M", "K, N"),
 GRAPH_MS, MAX_LAUNCHES = 10.0, 50
 TOLERANCE = 4e-3  # of the norm
 TEXT = """kernel product(A: bf16[{a}], B: bf16[{b}], {more}C: bf16[M, N]) {{
+    {before}
     par M i, N j {{
         let s = sum K k {{ A[{at_a}] * B[{at_b}] }}
         {body}
@@ -39,12 +40,14 @@ Arrays = Mapping[str, Any]
 @dataclass(frozen=True)
 class Epilogue:
     """What is done with the sum `s`: `more` parameters, the statements of the `body`; PyTorch's steps from a product of
-    two matrices, and what is expected of the exact sums."""
+    two matrices, and what is expected of the exact sums. `rows` is what S begins with, where the body makes S[i] of each
+    row, and what is expected of that."""
 
     more: Mapping[str, str]
     body: str
     steps: Callable[[Any, Any, Any, Arrays, Any], object]
     expected: Callable[[Any, Any, Arrays], Any]
+    rows: tuple[str, Callable[[Any], Any]] | None = None
 
 
 def _matmul(torch: Any, a: Any, b: Any, given: Arrays, out: Any) -> object:
@@ -71,6 +74,14 @@ def _scales(torch: Any, a: Any, b: Any, given: Arrays, out: Any) -> object:
     return torch.matmul(a, b, out=out).mul_(given["u"][:, None]).mul_(given["v"])
 
 
+def _squares(torch: Any, a: Any, b: Any, given: Arrays, out: Any) -> object:
+    return torch.linalg.vector_norm(torch.matmul(a, b, out=out), dim=1, dtype=torch.float32)
+
+
+def _greatest(torch: Any, a: Any, b: Any, given: Arrays, out: Any) -> object:
+    return torch.amax(torch.matmul(a, b, out=out), dim=1)
+
+
 EPILOGUES = {
     "plain": Epilogue({}, "C[i, j] = s", _matmul, lambda torch, s, given: s),
     "bias_relu": Epilogue(
@@ -91,6 +102,12 @@ EPILOGUES = {
         "C[i, j] = u[i] * v[j] * s",
         _scales,
         lambda torch, s, given: s * given["u"].double()[:, None] * given["v"].double(),
+    ),
+    "row_squares": Epilogue(
+        {}, "C[i, j] = s; S[i] += s * s", _squares, lambda torch, s, given: s, ("0.0", lambda s: (s * s).sum(1))
+    ),
+    "row_greatest": Epilogue(
+        {}, "C[i, j] = s; S[i] max= s", _greatest, lambda torch, s, given: s, ("-inf", lambda s: s.amax(1))
     ),
 }
 
@@ -113,7 +130,9 @@ class Product:
         own = EPILOGUES[self.epilogue]
         more = "".join(f"{name}: bf16[{shape}], " for name, shape in own.more.items())
         at = {"M, K": "i, k", "K, M": "k, i", "K, N": "k, j", "N, K": "j, k"}
-        return TEXT.format(a=a, b=b, at_a=at[a], at_b=at[b], more=more, body=own.body)
+        before = f"par M i {{ S[i] = {own.rows[0]} }}" if own.rows else ""
+        more += "S: f32[M], " if own.rows else ""
+        return TEXT.format(a=a, b=b, at_a=at[a], at_b=at[b], more=more, before=before, body=own.body)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -178,15 +197,21 @@ def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -
         own = EPILOGUES[product.epilogue]
         kernel = load(out / product.name)
         arrays = {name: given[name] for name in ("A", "B", *own.more)}
+        arrays |= {"S": torch.full((one.m,), float("nan"), device="cuda")} if own.rows else {}
         got = [torch.full((one.m, one.n), float("nan"), device="cuda", dtype=torch.bfloat16) for _ in range(2)]
         kernel(**arrays, C=got[0])
         took = first_call(torch, lambda kernel=kernel, arrays=arrays, got=got: kernel(**arrays, C=got[1]))
         kept += kernel, got
         launches = launches or max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
         wanted = own.expected(torch, sums, given)
-        peer = own.steps(torch, a, b, given, torch.empty_like(got[0]))
+        peer = torch.empty_like(got[0])
+        own.steps(torch, a, b, given, peer)
         errors = {n: error_of(torch, x.double(), wanted, exact=False) for n, x in (("texpr", got[0]), ("torch", peer))}
         same = bool(torch.equal(*got))
+        if own.rows:
+            errors["texpr"] = max(
+                errors["texpr"], error_of(torch, arrays["S"].double(), own.rows[1](sums), exact=False)
+            )
         rows[product.name] = {
             "device": torch.cuda.get_device_name(0),
             "error": errors,
