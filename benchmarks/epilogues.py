@@ -40,8 +40,8 @@ Arrays = Mapping[str, Any]
 @dataclass(frozen=True)
 class Epilogue:
     """What is done with the sum `s`: `more` parameters, the statements of the `body`; PyTorch's steps from a product of
-    two matrices, and what is expected of the exact sums. `rows` is what S begins with, where the body makes S[i] of each
-    row, and what is expected of that."""
+    two matrices, and what is expected of the exact sums. `rows` is what S begins with, where the body makes an S[i]
+    of each row, and what is expected of that."""
 
     more: Mapping[str, str]
     body: str
