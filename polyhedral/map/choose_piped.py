@@ -49,7 +49,7 @@ HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and 
 CUT_BOXES, PAIRS = 1.25, 1.06  # such boxes where the blocks of a cluster cut panels; pairs of one warpgroup each
 LARGER = 2  # times as large as the other factor: the one that is to be brought less often, all else alike
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
-CLUSTER_US = 1.7  # to begin with blocks of a cluster
+CLUSTER_US = {1: 0.0, 2: 1.7, 4: 2.2}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 SPLITS = (2, 4)
@@ -80,7 +80,7 @@ class Tile:
 
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
-TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
+TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1, 4))
 BY_TURNS = tuple(
     Tile(2, columns, cluster, alternate=True)
     for columns in range(3 * PANEL, 2 * PANEL - 1, -PANEL // 2)
@@ -157,7 +157,7 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
 
 def _is_shared(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> bool:
     """Whether all clusters that share tiles run at once, and there is room for theirs."""
-    if tile.split > 1 and _clusters(problem, product, tile) > AT_ONCE[tile.split]:
+    if tile.split > 1 and _clusters(problem, product, tile) > _at_once(problem, tile):
         return False
     return piped_fault(problem, region, _choice(problem, region, product, tile)) is None
 
@@ -188,6 +188,13 @@ def _clusters(problem: Problem, product: MatrixProduct, tile: Tile) -> int:
     return -(-rows // (tile.rows * tile.cluster)) * -(-columns // tile.columns) * others
 
 
+def _at_once(problem: Problem, tile: Tile) -> int:
+    """The clusters of blocks that run at a time, one block on each multiprocessor: of four not as many as there is room
+    for, because they do not cross groups of multiprocessors."""
+    blocks = tile.cluster * tile.split
+    return max(1, problem.target.multiprocessors * AT_ONCE[blocks] // AT_ONCE[1])
+
+
 def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
     """The rows, those of boxes that go beyond them, too."""
     boxes = product.row_boxes(problem)
@@ -197,7 +204,7 @@ def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
 def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float, int]:
     """How long a launch takes, about, how long if memory took no time, and how often the larger factor is brought."""
     rows, columns, depth = product.sizes(problem)
-    waves = -(-_clusters(problem, product, tile) // (problem.target.multiprocessors // (tile.cluster * tile.split)))
+    waves = -(-_clusters(problem, product, tile) // _at_once(problem, tile))
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
     lines = tile.rows * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
@@ -218,7 +225,7 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
         taken = waves * turn + around + finish
     else:
         taken = waves * (around + finish + products)
-    found = CLUSTER_US * (tile.cluster - 1) + MEETING_US * sent + taken
+    found = CLUSTER_US[tile.cluster] + MEETING_US * sent + taken
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
@@ -255,7 +262,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
     """As many blocks as there is room or work for, with as many stages as have room, at most those that the author asks
     for."""
     blocks, clusters = tile.cluster * tile.split, _clusters(problem, product, tile)
-    at_once = problem.target.multiprocessors // blocks
+    at_once = _at_once(problem, tile)
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     boxes = product.row_boxes(problem)
     usual = UNALIGNED_BAND if between else BAND
