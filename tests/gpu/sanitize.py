@@ -4,9 +4,10 @@
     python tests/gpu/sanitize.py run OUT [--tools memcheck,racecheck,synccheck,initcheck] [--jobs 16]
 
 `build` writes the atoms of `atoms.py`, the texts of `pipes.py`, and products of matrices in every form: by wgmma with
-and without clusters, by single warps, in tiles of the FMA units, with what is around them. `run` gives each group a
-process under each tool, and says of each how many kernels are right and how many errors the tool counts; its words
-stay in OUT. Exits with 1 where there is an error that `FALSE` does not explain.
+and without clusters, whose blocks share columns or what is summed, in programs whose launches begin early, by single
+warps, in tiles of the FMA units, with what is around them. `run` gives each group a process under each tool, and says
+of each how many kernels are right and how many errors the tool counts; its words stay in OUT. Exits with 1 where there
+is an error that `FALSE` does not explain.
 """
 
 import argparse
@@ -40,8 +41,10 @@ class Group:
 
 def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
     """A group, a program, its candidate (or a function of the sizes), its architecture and sizes."""
+    from test_early_products import CHAIN, early
     from test_epilogues import FORMS as AROUND
     from test_piped import HEADS, piped, text
+    from test_piped_split import SHARED
     from test_ringed import SMALL, ringed
 
     import texpr
@@ -67,6 +70,13 @@ def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
     yield "laid", text("nn"), None, "sm_90a", {"M": 520, "N": 519, "K": 515}
     yield "laid", text("tt"), None, "sm_90", {"M": 520, "N": 519, "K": 515}
     yield "fma", text("nn", "f64"), None, "sm_90a", odd
+    shared = replace(SHARED, persistent=24)
+    for case in ("nt", "tn"):
+        yield "shared", text(case), Candidate(launches={"g_0": shared}), "sm_90a", SIZES
+    for case in ("nn", "tt"):
+        yield "fours", text(case), Candidate(launches={"g_0": piped(64, 160, cluster=4, persistent=4)}), "sm_90a", SIZES
+    for cluster in (1, 2):
+        yield "early", CHAIN, early(cluster), "sm_90a", {"M": 200}
 
 
 def build(out: Path, share: slice) -> None:

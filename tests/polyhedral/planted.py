@@ -121,6 +121,11 @@ KERNELS = {
         _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, cluster=2),
         {"M": 200, "N": 136, "K": 200}, "ik,jk->ij",
     ),
+    # blocks of a cluster share what is summed of a tile, and send one another their parts of it
+    "shared": Kernel(
+        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, split=2),
+        {"M": 40, "N": 56, "K": 392}, "ik,jk->ij",
+    ),
     # sums go back element by element
     "wgmma": Kernel(
         _text("pki", "pjk", "ijp", "f16 f32", "P p, M i, N j"), "sm_90a", _piped(64, 64),
@@ -219,7 +224,7 @@ def _spoilt(right: PlannedProgram, *begins: str) -> Planted:
 
 
 def _waits(right: PlannedProgram) -> Planted:
-    waits = ("wait ring", "wait (", "acquire", "barrier (block)", "barrier (cluster")
+    waits = ("wait ring", "wait met", "wait (", "acquire", "barrier (block)", "barrier (cluster")
     yield from _spoilt(right, *(f"drop {name}" for name in waits))
 
 

@@ -31,15 +31,18 @@ BETWEEN = CHAIN.replace(LAST, "    par M i { D[i, 0] = 0.0 }\n" + LAST)
 TURNED = CHAIN.replace("D[i, k]", "E[i, k]").replace(
     LAST, "    new E: bf16[M, M]\n    par M i, M j { E[i, j] = D[j, i] * 2.0 + D[i, j] }\n" + LAST
 )
-FIRST = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=2, persistent=2)
-EARLY = Candidate(
-    launches={"g_0": FIRST, "g_1": replace(FIRST, along="j_1", across="i_1", tile={"i_1": 64, "j_1": 64})},
-    early=frozenset({"g_1"}),
-)
 
 
-def chain(size: int, target: str = "cuda:sm_90a") -> MappedProgram:
-    program = texpr.parse(CHAIN).only.compile(target, stop_after="map", mapping=EARLY, M=size).mapping.program
+def early(cluster: int = 1) -> Candidate:
+    """Both products in tiles of 64 x 64, the second of which begins early."""
+    first = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=2, persistent=2, cluster=cluster)
+    second = replace(first, along="j_1", across="i_1", tile={"i_1": 64, "j_1": 64})
+    return Candidate(launches={"g_0": first, "g_1": second}, early=frozenset({"g_1"}))
+
+
+def chain(size: int, target: str = "cuda:sm_90a", cluster: int = 1) -> MappedProgram:
+    how = early(cluster)
+    program = texpr.parse(CHAIN).only.compile(target, stop_after="map", mapping=how, M=size).mapping.program
     assert isinstance(program, MappedProgram)
     return program
 
@@ -100,9 +103,10 @@ def test_they_compute_what_they_did_in_the_simulator(interleaved: bool) -> None:
 
 
 @pytest.mark.gxx
-def test_their_text_is_right_on_the_cpu() -> None:
-    values = given(72)
-    texpr.parse(CHAIN).only.compile("cuda-host:sm_90a", mapping=EARLY, M=72)(**values)
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_their_text_is_right_on_the_cpu(cluster: int) -> None:
+    values = given(136)
+    texpr.parse(CHAIN).only.compile("cuda-host:sm_90a", mapping=early(cluster), M=136)(**values)
     assert np.array_equal(values["C"].view(np.uint16), wanted(values).view(np.uint16))
 
 
