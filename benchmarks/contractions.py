@@ -24,8 +24,8 @@ and the greatest.
 --peer quack (triton; may be given again): QuACK's tuned product and Triton's autotuned one too, where they are
 installed; where not, a line says so.
 
---wanted: the sizes that are to be as fast as cuBLAS, in all columns, beside all peers, and what comes of them
-(`product_summary.py`).
+--wanted: the sizes that are to be as fast as cuBLAS, in all columns, beside all peers, few rows with cold caches, and
+what comes of them (`product_summary.py`).
 
 Every product is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
 graph of launches. `run` writes DIR/results.json after each product.
@@ -43,7 +43,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from product_peers import PEERS
-from product_summary import LARGE, SMALL, WAYS
+from product_summary import LARGE, SKINNY, SMALL, SUM, WAYS
 
 NARROW = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (3000, 3000, 3000), (1000, 1304, 2056))
 TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 3e-3, "i32": 0.0, "f64": 1e-14}  # of the norm, by the type of the result
@@ -117,8 +117,9 @@ def products(options: argparse.Namespace) -> Iterator[Product]:
     sizes = [tuple(map(int, text.split("x"))) for text in options.size or ()] or usual
     for m, n, k in sizes:
         for case in options.case or CASES:
-            yield Product(m, n, k, case, None, options.dtype, result)
-    if not options.size:
+            if (m, n, k) not in SKINNY or case[0] == "n":
+                yield Product(m, n, k, case, None, options.dtype, result)
+    if not options.size or options.wanted:
         batch, m, n, k = BATCHED
         yield Product(m, n, k, "nn", batch, options.dtype, result)
 
@@ -223,7 +224,8 @@ def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace
     del wanted, found
     launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
     bytes_ = sum(array.numel() * array.element_size() for array in given.values())
-    count = -(-ROTATED_BYTES // bytes_) if options.cold else 1
+    cold = options.cold or (options.wanted and (product.m, product.n, product.k) in SKINNY)
+    count = -(-ROTATED_BYTES // bytes_) if cold else 1
     launches = max(launches, count)
     sets = [given, *({name: array.clone() for name, array in given.items()} for _ in range(count - 1))]
     others = [peers_of(torch, product, *sides_of(own, product.case), options.peer) for own in sets]
@@ -231,8 +233,8 @@ def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace
         "texpr": lambda n, stream: kernel(**sets[n % count], C=result),
         **{name: lambda n, stream, name=name: others[n % count][name]() for name in peers},
     }
-    if options.cold:
-        acts["read-only sum"] = read_only(torch, [max(own.values(), key=lambda array: array.numel()) for own in sets])
+    if cold:
+        acts[SUM] = read_only(torch, [max(own.values(), key=lambda array: array.numel()) for own in sets])
     graphs = {name: (graph_of(torch, act, launches), launches) for name, act in acts.items()}
     row["ms"] = interleaved(torch, graphs, options.rounds)
     if "burst" in options.way:
@@ -298,7 +300,7 @@ def main() -> int:
     parser.add_argument("--cold", action="store_true")
     options = parser.parse_args()
     if options.wanted:
-        options.size = options.size or ["x".join(map(str, size)) for size in (*LARGE, *SMALL)]
+        options.size = options.size or ["x".join(map(str, size)) for size in (*LARGE, *SMALL, *SKINNY)]
         options.way, options.peer = options.way or list(WAYS), options.peer or list(PEERS)
     return build(options.out, options) if options.action == "build" else run(options.out, options)
 

@@ -218,7 +218,7 @@ def run(out: Path, options: argparse.Namespace) -> int:
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     matrices = Product(4096, 4096, 4096, "nn")
-    ways = argparse.Namespace(rounds=options.rounds, peer=[], cold=False, way=[])
+    ways = argparse.Namespace(rounds=options.rounds, peer=[], cold=False, way=[], wanted=False)
     found = measure_product(torch, matrices, out, ways)
     direct = matrices.operations / statistics.median(found["ms"]["texpr"]) / 1e9
     rows: dict[str, Any] = {"device": torch.cuda.get_device_name(0), "product": found}

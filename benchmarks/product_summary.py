@@ -9,7 +9,9 @@ from math import exp, log
 from typing import Any
 
 LARGE = ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (8192, 4096, 4096), (4096, 14336, 4096))
+SKINNY = ((16, 4096, 4096), (1, 4096, 4096), (8, 14336, 4096))  # with cold caches
 SMALL = ((1024, 1024, 1024), (1000, 1000, 1000), (1023, 1025, 1027), (3001, 5003, 2000))
+SUM = "read-only sum"
 WAYS = ("burst", "sustained", "single", "chain")
 
 
@@ -35,6 +37,8 @@ def _of_best(row: Mapping[str, Any]) -> Iterator[str]:
     for way in ("", *WAYS):
         times = row.get(f"{way} ms".strip(), {})
         found = {peer: _ratio(times, peer) for peer in times if peer != "texpr"}
+        if SUM in found:
+            yield f"{way or 'graph'} {found.pop(SUM):.3f} of a {SUM}"
         if found:
             best = min(found, key=lambda peer: found[peer])
             yield f"{way or 'graph'} {found[best]:.3f} of {best}"

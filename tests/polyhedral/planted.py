@@ -49,7 +49,9 @@ CLASSES = (
 
 BEYOND = "what is read behind a row is in the array, and goes into sums that nobody stores"
 EMPTY = "the last groups have no copies"
+ALONE = "a pipe of one slot"
 HARMLESS = {
+    ("shared", "slots of C_parts overlap"): ALONE,
     ("tiles", "no edge (2)"): BEYOND,
     ("tiles", "all of B is wanted"): BEYOND,
     ("warps", "all of B is wanted"): BEYOND,
@@ -364,7 +366,8 @@ def _overlaps(right: PlannedProgram) -> Planted:
     launch = _launch(right)
     for pipe in right.sync_offsets[launch.name]:
         at = constant_value(right.addresses[shared[0]].offset_bytes) or 0
-        yield f"{pipe} begins where {shared[0]} does", replace(right, sync_offsets={launch.name: {pipe: at}})
+        offsets = {**right.sync_offsets[launch.name], pipe: at}
+        yield f"{pipe} begins where {shared[0]} does", replace(right, sync_offsets={launch.name: offsets})
 
 
 def _predicates(right: PlannedProgram) -> Planted:
