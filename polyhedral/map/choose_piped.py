@@ -49,7 +49,7 @@ HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and 
 CUT_BOXES, PAIRS = 1.25, 1.06  # such boxes where the blocks of a cluster cut panels; pairs of one warpgroup each
 LARGER = 2  # times as large as the other factor: the one that is to be brought less often, all else alike
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
-CLUSTER_US = {1: 0.0, 2: 1.7, 4: 2.2}  # to begin with so many blocks of a cluster
+CLUSTER_US = {1: 0.0, 2: 1.7}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 SPLITS = (2, 4)
@@ -80,7 +80,7 @@ class Tile:
 
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
-TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1, 4))
+TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
 BY_TURNS = tuple(
     Tile(2, columns, cluster, alternate=True)
     for columns in range(3 * PANEL, 2 * PANEL - 1, -PANEL // 2)
