@@ -248,7 +248,7 @@ def finish_of(product: MatrixProduct) -> tuple[int, int]:
                 operations += OPERATIONS.get(node.fn, 1)
             elif isinstance(node, Read) and sides <= subscript_names(node.subscripts):
                 reads += 1
-    return operations, reads
+    return operations + len(product.epilogue.over), reads
 
 
 def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:

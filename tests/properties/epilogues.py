@@ -72,6 +72,9 @@ def program(draw: random.Random) -> str:
     if draw.random() < 0.4:
         head.append(f"inout D: {draw.choice(('f32', 'bf16', 'f64'))}[N, M]")
         body.append(f"D[j, i] {draw.choice(('=', '+='))} {value(draw, 1, [*names, element])}")
+    if draw.random() < 0.3:  # of a row, whose greatest and least are exact in every order
+        head.append("inout S: f32[M]")
+        body.append(f"S[i] {draw.choice(('max=', 'min='))} {value(draw, 1, [*names, element])}")
     return f"kernel g({', '.join(head)}) {{ par M i, N j {{ {'; '.join(body)} }} }}"
 
 
@@ -82,7 +85,7 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
     ((name, choice),) = found.launches.items()
     if not isinstance(choice, Piped):
         return None
-    if draw.random() < 0.35:
+    if draw.random() < 0.35 and "S[i]" not in text:
         return _shared(text, draw, found)
     cluster = draw.choice((1, 1, 2, 4))
     own = replace(
