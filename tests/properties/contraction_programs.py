@@ -33,6 +33,7 @@ class Maker:
         self.dtype = self.draw.choice(FACTORS)
         self.result = self.draw.choice(RESULTS.get(self.dtype, ("f32", *NARROW)))
         self.odd = 0.05 if self.chance(0.75) else 1.0  # how much of what is odd a program has
+        self.flat = False  # whether arrays have one dimension, and subscripts that count in it
 
     def chance(self, share: float) -> bool:
         return self.draw.random() < share
@@ -47,6 +48,12 @@ class Maker:
         """A parameter over these dimensions and its element: in any order, or the last two after the others."""
         ahead = 0 if self.chance(self.odd) else max(len(dims) - 2, 0)
         order = [*dims[:ahead], *self.draw.sample(dims[ahead:], len(dims) - ahead)]
+        if self.flat and order:
+            self.params.append(f"{name}: {dtype}[{' * '.join(f'({extent})' for _, extent in order)}]")
+            element = order[0][0]
+            for subscript, extent in order[1:]:
+                element = f"({element}) * ({extent}) + ({subscript})"
+            return f"{name}[{element}]"
         if self.chance(bent * self.odd):
             k = self.draw.randrange(len(order))
             order[k] = self._bent(*order[k])
@@ -150,7 +157,8 @@ class Maker:
 
 
 def product(make: Maker) -> str:
-    """A product of matrices, often of a batch, in any orders."""
+    """A product of matrices, often of a batch, in any orders; seldom of flat arrays."""
+    make.flat = make.chance(0.15)
     row, column = ("i", make.size("M", SIDES)), ("j", make.size("N", SIDES))
     depth = [("k", make.size("K", DEPTHS))]
     if make.chance(0.1 * make.odd):
@@ -256,6 +264,6 @@ def contraction(seed: int) -> Case:
     (kind,) = make.draw.choices(list(KINDS), list(KINDS.values()))
     text = kind(make)
     free: tuple[str, ...] = ()
-    if make.chance(FREE):
+    if make.chance(FREE) and not make.flat:  # of which not all are split for all sizes
         free = tuple(make.sizes) if make.chance(0.6) else tuple(make.draw.sample(list(make.sizes), 1))
     return Case(seed, text, make.sizes, False, {}, free)

@@ -38,6 +38,9 @@ from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.mapped.candidate import Candidate, Choices
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.moves import View
+from texpr.polyhedral.schedule.draft import Draft
+from texpr.polyhedral.schedule.stage import schedule
 from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
@@ -73,9 +76,12 @@ def drawn(problem: Problem, region: Region, draw: random.Random) -> Any:
 
 
 def problems(kernel: texpr.Kernel, case: Case, target: str) -> Iterator[Problem]:
-    """The program's problem, and that with rows where tensor maps have them where a product's begin elsewhere."""
+    """The program's problem, flat arrays seen with dimensions, and that with rows where tensor maps have them where a
+    product's begin elsewhere."""
     proved = kernel.compile(target, types=case.types, sizes=case.sizes, stop_after="prove").build.result("prove")
-    own = Problems(keep_nothing(proved), parse_target(target), {})
+    views = (d for d in schedule(proved).others if all(isinstance(move, View) for move in d.moves))
+    seen = next(views, Draft(program=proved.program))
+    own = Problems(keep_nothing(seen.proved(proved), seen.moves), parse_target(target), {})
     products = [product_of(own.wide, region) for region in own.wide.regions() if region.band is not None]
     found = [one for one in products if one is not None]
     arrays = {name for one in found for name in one.arrays if not are_units(own.wide, name) or name in one.turned}
@@ -130,6 +136,7 @@ def forms(mapped: MappedProgram) -> Iterator[str]:
         yield "cases"
     for one in alone:
         yield from ["rows laid"] if one.laid else []
+        yield from ["views"] if any(isinstance(move, View) for move in one.moves) else []
         for choice in one.launches.values():
             yield type(choice).__name__ + (" in clusters" if getattr(choice, "cluster", 1) > 1 else "")
 
