@@ -150,10 +150,12 @@ class Running:
         return not self.pending and all(b in began for b in range(self.geometry.blocks))
 
     def known_at_end(self) -> Snapshot:
-        """What is known when the launch is over: all that its threads and copies did."""
+        """What is known when the launch is over: all that its threads and copies did. What they wrote is in memory by
+        then, where asynchronous copies see it too, without a fence of the writer."""
         agents = np.arange(self.team.first, self.team.first + self.geometry.blocks * self.geometry.threads)
         flights = np.array(self.syncs.departures.agents, dtype=np.int64)
-        return self.clocks.snapshot(np.concatenate([agents, flights]))
+        known = self.clocks.snapshot(np.concatenate([agents, flights])).known
+        return Snapshot(known, known)
 
     def stuck(self) -> Iterator[str]:
         """Who waits for what, when nobody can go on."""
