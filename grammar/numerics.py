@@ -43,6 +43,9 @@ _STORAGE: dict[str, np.dtype[Any]] = {
     "bool": np.dtype(np.bool_),
 }
 
+_LEAST_NORMAL: dict[str, float] = {
+    "f64": 2.0**-1022, "f32": 2.0**-126, "f16": 2.0**-14, "bf16": 2.0**-126, "f8e4m3": 2.0**-6, "f8e5m2": 2.0**-14,
+}  # fmt: skip
 _GREATEST: dict[str, float] = {
     "f64": float(np.finfo(np.float64).max),
     "f32": float(np.finfo(np.float32).max),
@@ -60,6 +63,11 @@ def storage(dtype: DType) -> np.dtype[Any]:
 def greatest(dtype: DType) -> float:
     """The greatest finite value of a float type."""
     return _GREATEST[dtype.name]
+
+
+def least_normal(dtype: DType) -> float:
+    """The least normal number of a float type."""
+    return _LEAST_NORMAL[dtype.name]
 
 
 def saturates(dtype: DType) -> bool:

@@ -12,17 +12,22 @@ from texpr.grammar.ast import (
     Attr,
     Bind,
     Buffer,
+    Cast,
+    Const,
+    Expr,
     Fn,
     Gather,
     Kernel,
     Leaf,
     Op,
     Par,
+    Read,
+    Select,
     Seq,
     Statement,
     Stmt,
 )
-from texpr.grammar.types import F32, DType, compute_type
+from texpr.grammar.types import F8E4M3, F8E5M2, F32, DType, compute_type
 from texpr.grammar.walk import walk
 
 
@@ -82,6 +87,46 @@ def may_use_tf32(attrs: Iterable[Attr]) -> bool:
 def multiplied(leaf: Leaf) -> set[DType]:
     """The types in which a statement multiplies numbers."""
     return {node.dtype for node in walk(leaf) if isinstance(node, Op) and node.fn in (Fn.MUL, Fn.FMA)}
+
+
+LARGEST_PORTION = 128
+"""How many products of f8 elements a portion of a sum may have: tensor cores make it with fewer bits than f32 has."""
+
+
+def portion_factors(leaf: Statement) -> tuple[tuple[Expr, DType], ...]:
+    """Both factors of what a statement adds, with the types of their elements, where that is a product of two f8
+    elements in f32, so that portions of its sums may be less exact; else nothing. An element is itself or, under a
+    condition on indices, 0."""
+    if not isinstance(leaf, Accumulate) or leaf.op is not AccOp.ADD:
+        return ()
+    value: Expr = leaf.value
+    while isinstance(value, Cast) and value.dtype.is_float:
+        value = value.operand
+    if not isinstance(value, Op) or value.fn is not Fn.MUL or value.dtype != F32:
+        return ()
+    found = tuple((arg, dtype) for arg in value.args if (dtype := _element(arg)) in (F8E4M3, F8E5M2))
+    return found if len(found) == len(value.args) else ()
+
+
+def may_be_in_portions(leaf: Statement) -> bool:
+    """Whether portions of the sums that a statement adds to may be less exact than f32."""
+    return bool(portion_factors(leaf))
+
+
+def _element(value: Expr) -> DType | None:
+    """The type of the element that a factor is; None where it is something else."""
+    while True:
+        match value:
+            case Cast(operand=operand, dtype=dtype) if dtype.is_float and dtype.bits > operand.dtype.bits:
+                value = operand
+            case Select(condition=condition, then=then, other=Const(value=0)) if not isinstance(condition, Expr):
+                value = then
+            case Select(condition=condition, then=Const(value=0), other=other) if not isinstance(condition, Expr):
+                value = other
+            case Read(dtype=dtype):
+                return dtype
+            case _:
+                return None
 
 
 def unroll_of(loop: Par | Seq) -> Attr | None:

@@ -19,7 +19,6 @@ from texpr.grammar.ast import (
     Atomic,
     Bind,
     Cast,
-    Expr,
     Fn,
     Gather,
     IndexExpr,
@@ -37,7 +36,8 @@ from texpr.grammar.core import children
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import index_range
 from texpr.grammar.index.value import index_value
-from texpr.grammar.interpret.bound import STEPS
+from texpr.grammar.interpret.bound import PORTION_DIGITS, STEPS
+from texpr.grammar.permissions import LARGEST_PORTION, may_be_in_portions
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import walk
 
@@ -79,9 +79,11 @@ def gather_limits(kernel: Kernel, sizes: Mapping[str, int]) -> dict[str, int]:
 def sample_bits(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
     """b where samples are multiples of 2**-b; None where they are uniform, for nothing sums or decides."""
     found = [MOST_BITS] if any(_decides(node) for node in walk(kernel)) else []
-    for value, terms in _sums(kernel, sizes):
-        product = any(isinstance(node, Op) and node.fn in (Fn.MUL, Fn.FMA) for node in walk(value))
+    for update, terms in _sums(kernel, sizes):
+        product = any(isinstance(node, Op) and node.fn in (Fn.MUL, Fn.FMA) for node in walk(update.value))
         left = SUM_BITS - math.ceil(math.log2(terms))
+        if may_be_in_portions(update):
+            left = min(left, PORTION_DIGITS - math.ceil(math.log2(min(terms, LARGEST_PORTION))))
         found.append(max(LEAST_BITS, min(MOST_BITS, left // 2 if product else left)))
     return min(found, default=None)
 
@@ -97,8 +99,8 @@ def _decides(node: Node) -> bool:
             return False
 
 
-def _sums(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[tuple[Expr, int]]:
-    """For each accumulation of floats by `+=`: its value, and at most how many of them one element gets in a loop."""
+def _sums(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[tuple[Accumulate | Atomic, int]]:
+    """For each accumulation of floats by `+=`: itself, and at most how many of them one element gets in a loop."""
     pending: list[tuple[Stmt, dict[str, tuple[IndexExpr, IndexExpr]]]] = [(stmt, {}) for stmt in kernel.body]
     while pending:
         stmt, ranges = pending.pop()
@@ -110,7 +112,7 @@ def _sums(kernel: Kernel, sizes: Mapping[str, int]) -> Iterator[tuple[Expr, int]
             case Accumulate(op=AccOp.ADD) | Atomic(op=AccOp.ADD) if stmt.value.dtype.is_float:
                 own = frozenset[str]().union(*(names(s) for s in stmt.subscripts if not isinstance(s, Gather)))
                 lasts = [last for name, (_, last) in ranges.items() if name not in own]
-                yield stmt.value, math.prod(max(1, greatest_at(last, sizes) + 1) for last in lasts)
+                yield stmt, math.prod(max(1, greatest_at(last, sizes) + 1) for last in lasts)
             case _:
                 pending += ((below, ranges) for below in children(stmt))
 

@@ -146,6 +146,8 @@ class _Body:
                 self._explain(node.span)
                 self._once(node, lambda: self._copy(node))
             case Contract() | Unload():
+                if isinstance(node, Contract):
+                    self.syncs.groups.start(node.c.buffer)
                 self._explain(node.span)
                 self.out.line(tile_call(node, self.frame, access.corner, cursor.number), at=node.span)
             case Parts(parts=parts):

@@ -70,6 +70,7 @@ class Syncs:
         self.barriers = 0
         self.named = _named(frame.facts)
         self.combining = {node.id for node in frame.facts.of(Reduce)}
+        self.groups = Groups(frame.made)
 
     def write(self, node: Sync, stand: Stand, scope: ix.IndexScope) -> None:
         """The calls of one node but `Turn`, whose value is an index."""
@@ -90,10 +91,13 @@ class Syncs:
                 self.out.line(f"{self._ring(pipe)}.skip();")
             case Close(kind=kind):
                 self.out.line(_CLOSE[kind])
+                if kind is GroupKind.WGMMA:
+                    self.groups.close()
             case WaitGroup(kind=kind, behind=behind):
                 self.out.line(_group_wait(node))
-                for name in self.frame.made if kind is GroupKind.WGMMA and not behind else ():
-                    self.out.line(f"tx::settle({self.frame.sums(name)});")
+                if kind is GroupKind.WGMMA:
+                    for name in self.groups.over(behind):
+                        self.out.line(f"tx::settle({self.frame.sums(name)});")
             case Fence(kind=kind):
                 self._fence(kind)
             case Publish(flag=flag, at=at):
@@ -278,6 +282,33 @@ class Syncs:
 
     def _refused(self, what: str) -> TExprError:
         return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)
+
+
+class Groups:
+    """The sums of products in groups, in the order of the text: which of them are on their way."""
+
+    def __init__(self, made: Sequence[str]) -> None:
+        self.made = made
+        self.open, self.settled = list[str](), set[str]()
+        self.closed = list[list[str]]()
+
+    def start(self, sums: str) -> None:
+        self.open.append(sums)
+        self.settled.discard(sums)
+
+    def close(self) -> None:
+        self.closed.append(self.open)
+        self.open = []
+
+    def over(self, behind: int) -> list[str]:
+        """What is over when all groups but so many are, and nobody has been told yet."""
+        kept = self.closed[-behind:] if behind else []
+        done = (name for group in self.closed[:-behind] for name in group) if behind else self.made
+        self.closed = kept
+        late = {name for group in kept for name in group}
+        found = [name for name in dict.fromkeys(done) if name not in late | self.settled]
+        self.settled.update(found)
+        return found
 
 
 def _group_wait(node: WaitGroup) -> str:

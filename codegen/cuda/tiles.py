@@ -125,7 +125,7 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
         return _warp_contract_call(node, names, number)
     m, n, k = (name for name, _ in node.over)
     forms = [_operand(view, names, node) for view in (node.a, node.b)]
-    if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0]):
+    if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0], other=node.b.dtype):
         raise _refused(node, f"the instruction {node.atom.name} between such tiles")
     if _extent(node, 0) % ROWS:
         raise _refused(node, f"{_extent(node, 0)} rows")

@@ -31,6 +31,8 @@ DECISION = 4.0  # bounds within which a decision is open: what tests allow
 
 
 FUNCTION_ERRORS = {Fn.DIV: FunctionError(0.5, 0.5, 2)} | {fn: row.error for fn, row in FLOAT_FUNCTIONS.items()}
+PORTION_DIGITS = 14  # bits that tensor cores keep of a portion of a sum of products of f8
+PORTION_LOSS = 2.0**-13  # of the portion's magnitudes, by each addition to it
 TF32_LOSS = 2.0**-9  # both operands of a product are cut by 13 bits, each by less than 2^-10 of itself
 
 

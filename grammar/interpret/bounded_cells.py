@@ -11,6 +11,10 @@ So a cell holds `base` = sum(b), `weight` = sum(|t|) and `steps`, the sum of rou
 term is certain and a multiple of a power of two, `quantum`, and the weight has no more of those than the type has bits
 for, every partial sum in every order is in the type, and nothing is rounded. max and min need no such care; products
 are multiplied in turn, and are undecided where another order could leave the type's range.
+
+Products of f8 may be added in portions, each addition to which loses less than `PORTION_LOSS` of what these count for:
+all together as many times that as a portion may have terms. A portion that counts for no more quanta than
+`PORTION_DIGITS` are for, whichever terms it is of, loses nothing.
 """
 
 import math
@@ -26,6 +30,8 @@ from texpr.grammar.ast import COMPARISONS, AccOp, Attr, Fn
 from texpr.grammar.index.value import Index, Mask, as_mask, both
 from texpr.grammar.interpret.bound import (
     DECIDED,
+    PORTION_DIGITS,
+    PORTION_LOSS,
     ZERO,
     Bounded,
     apply_float,
@@ -38,7 +44,7 @@ from texpr.grammar.interpret.bound import (
     to_integer,
 )
 from texpr.grammar.interpret.cells import LaneLayout, PlainCells, Shape, spread
-from texpr.grammar.permissions import HASTENED, may_approximate, may_hasten, may_use_tf32
+from texpr.grammar.permissions import HASTENED, LARGEST_PORTION, may_approximate, may_hasten, may_use_tf32
 from texpr.grammar.types import F64, DType
 
 Array = NDArray[Any]
@@ -63,6 +69,9 @@ class BoundedCells:
         self.unit = 0.0  # the greatest of one rounding so far
         self.quantum = np.zeros(count)  # 0 where a term is uncertain
         self.digits = float(dtype.mantissa + 1)  # bits that the narrowest accumulation so far kept
+        self.terms = np.zeros(count)  # that may be added in portions
+        self.counted = np.zeros(count)  # the sum of the magnitudes that these count for
+        self.peak = np.zeros(count)  # and the greatest of them
         self.grown = np.zeros(count)  # sums of log2 of the factors above and below 1
         self.shrunk = np.zeros(count)
         if dtype.is_float:
@@ -87,9 +96,15 @@ class BoundedCells:
         steps = self.steps[position]
         if self.unit and self.chain < math.inf:  # additions beyond the chain are made in f64
             steps = np.minimum(steps, self.chain * self.unit + steps / self.unit * (2 * roundoff(F64)))
-        bound = self.base[position] + rounded * np.expm1(np.minimum(steps, 700.0))
+        bound = self.base[position] + rounded * np.expm1(np.minimum(steps, 700.0)) + self._lost_in_portions(position)
         bound = np.where(np.isfinite(self.value[position]), bound, 0.0)
         return np.where(self.undecided[position], np.inf, bound)
+
+    def _lost_in_portions(self, position: Array) -> Array:
+        terms, weight = self.terms[position], self.counted[position]
+        largest = np.minimum(weight, LARGEST_PORTION * self.peak[position])
+        exact = largest <= self.quantum[position] * 2.0**PORTION_DIGITS
+        return np.where(exact, 0.0, weight * PORTION_LOSS * np.minimum(terms, LARGEST_PORTION))
 
     def load(self, place: Index) -> Bounded:
         position = np.asarray(self.layout.locate(place))
@@ -121,13 +136,21 @@ class BoundedCells:
         size = np.abs(self.value[position])
         self.base[position] = np.where(np.isfinite(bound), bound, 0.0)
         self.weight[position] = np.where(np.isfinite(size), size, 0.0)
-        self.steps[position] = 0.0
+        self.steps[position] = self.terms[position] = self.counted[position] = self.peak[position] = 0.0
         self.quantum[position] = _quantum(self.value[position], bound)
         exponent = _exponent(size)
         self.grown[position], self.shrunk[position] = np.maximum(exponent, 0.0), np.maximum(-exponent, 0.0)
 
     def accumulate(
-        self, op: AccOp, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape
+        self,
+        op: AccOp,
+        place: Index,
+        value: Bounded,
+        value_dtype: DType,
+        active: Mask,
+        shape: Shape,
+        *,
+        counted: Array | None = None,
     ) -> None:
         doubtful = both(active, as_mask(value.undecided))
         if np.any(doubtful):
@@ -137,7 +160,7 @@ class BoundedCells:
             return
         with np.errstate(all="ignore"):
             if op is AccOp.ADD:
-                self._add(place, value, value_dtype, active, shape)
+                self._add(place, value, value_dtype, active, shape, counted)
                 return
             position, mask = self.layout.chosen(place, active, shape)
             terms, bounds = spread(value.value, mask, shape), spread(value.bound, mask, shape)
@@ -149,7 +172,9 @@ class BoundedCells:
             if numerics.saturates(self.dtype):  # an infinity that was in the buffer saturates when it is stored again
                 self.undecided[position[np.isinf(self.value[position])]] = True
 
-    def _add(self, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape) -> None:
+    def _add(
+        self, place: Index, value: Bounded, value_dtype: DType, active: Mask, shape: Shape, counted: Array | None
+    ) -> None:
         position = np.asarray(self.layout.locate(place))
         axes = self.layout.reduction_axes(position, shape)
         unit, tiny = self._rounding(value_dtype)
@@ -173,6 +198,11 @@ class BoundedCells:
         np.add.at(self.weight, position, total(np.where(finite, np.abs(value.value), 0.0)).reshape(-1))
         np.add.at(self.steps, position, total(np.asarray(unit)).reshape(-1))
         np.minimum.at(self.quantum, position, least(_quantum(value.value, value.bound)).reshape(-1))
+        if counted is not None:
+            sizes = np.where(np.isfinite(counted), counted, 0.0)
+            np.add.at(self.terms, position, total(np.asarray(1.0)).reshape(-1))
+            np.add.at(self.counted, position, total(sizes).reshape(-1))
+            np.maximum.at(self.peak, position, -least(-sizes).reshape(-1))
         self.digits = min(self.digits, value_dtype.mantissa + 1)
         top = min(numerics.greatest(self.dtype), numerics.greatest(value_dtype))
         content, weight = self.value[position], self.weight[position]

@@ -36,8 +36,19 @@ class Cells(Protocol[V]):
     def store_sum(self, place: Index, value: V, on: Index, term: V, active: Mask, shape: Shape) -> None:
         """Writes values that are the sum of the element at `on` and a term."""
 
-    def accumulate(self, op: AccOp, place: Index, value: V, value_dtype: DType, active: Mask, shape: Shape) -> None:
-        """Updates with every active lane; several lanes may hit one element."""
+    def accumulate(
+        self,
+        op: AccOp,
+        place: Index,
+        value: V,
+        value_dtype: DType,
+        active: Mask,
+        shape: Shape,
+        *,
+        counted: Array | None = None,
+    ) -> None:
+        """Updates with every active lane; several lanes may hit one element. `counted`: what products of f8 count for,
+        of whose sums portions may be less exact."""
 
     def taint(self, place: Index, lanes: Mask, shape: Shape) -> None:
         """Makes the elements at `place` undecided where `lanes` says."""
@@ -156,7 +167,17 @@ class PlainCells:
     def store_sum(self, place: Index, value: Array, on: Index, term: Array, active: Mask, shape: Shape) -> None:
         self.store(place, value, active, shape)
 
-    def accumulate(self, op: AccOp, place: Index, value: Array, value_dtype: DType, active: Mask, shape: Shape) -> None:
+    def accumulate(
+        self,
+        op: AccOp,
+        place: Index,
+        value: Array,
+        value_dtype: DType,
+        active: Mask,
+        shape: Shape,
+        *,
+        counted: Array | None = None,
+    ) -> None:
         own = self.layout.own(place, shape)
         if own is not None:
             current = self.flat[own].reshape(shape)

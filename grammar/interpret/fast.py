@@ -19,6 +19,7 @@ from typing import Generic, NoReturn, TypeVar, assert_never
 
 import numpy as np
 
+from texpr.grammar import numerics
 from texpr.grammar.ast import (
     Accumulate,
     Anchor,
@@ -58,6 +59,7 @@ from texpr.grammar.interpret.cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
 from texpr.grammar.interpret.loops import is_axis, locals_of, running_sums
 from texpr.grammar.narrow import implied_attributes
+from texpr.grammar.permissions import portion_factors
 from texpr.grammar.source import Span
 
 V = TypeVar("V")
@@ -240,10 +242,23 @@ class FastInterpreter(Generic[V]):
                     else:
                         cells.store(place, value, active, lanes.shape)
                 case Accumulate() | Atomic():
-                    cells.accumulate(stmt.op, place, value, stmt.value.dtype, active, lanes.shape)
+                    counted = self.counted(stmt, lanes)
+                    cells.accumulate(stmt.op, place, value, stmt.value.dtype, active, lanes.shape, counted=counted)
         doubtful = both(lanes.active, doubt)
         if np.any(doubtful) and not (isinstance(place, int) and place < 0):
             cells.taint(place, doubtful, lanes.shape)
+
+    def counted(self, stmt: Accumulate | Atomic, lanes: Lanes) -> Array | None:
+        """The magnitudes by which tensor cores align products of f8: of factors that are at least the least normal
+        number, where no factor is 0. None of other terms, and of runs without bounds."""
+        factors = portion_factors(stmt) if self.arithmetic.has_bounds else ()
+        if not factors:
+            return None
+        (a, least_a), (b, least_b) = (
+            (np.abs(self.arithmetic.plain(self.value(factor, lanes))), numerics.least_normal(dtype))
+            for factor, dtype in factors
+        )
+        return np.where((a > 0) & (b > 0), np.maximum(a, least_a) * np.maximum(b, least_b), 0.0)
 
     def mark(self, marks: Array, place: Index, lanes: Lanes) -> None:
         """The elements that the active lanes write are marked."""

@@ -36,7 +36,7 @@ from texpr.polyhedral.map.row_boxes import RowBoxes, best_sizes, is_windowed
 from texpr.polyhedral.map.side import Side
 from texpr.polyhedral.map.triangle import Boxed, is_whole, meets
 from texpr.polyhedral.map.vectors import Element
-from texpr.polyhedral.mapped.atoms import SM_80, SM_90A, lies_along_k
+from texpr.polyhedral.mapped.atoms import F8, SM_80, SM_90A, lies_along_k, may_multiply
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.walk import subscript_names
@@ -106,8 +106,13 @@ class MatrixProduct:
 
     @property
     def dtype(self) -> DType:
-        """Of both factors."""
+        """Of the rows' factor, and of the columns' one but for another kind of f8."""
         return self.rows.factor.dtype
+
+    @property
+    def in_portions(self) -> bool:
+        """Whether sums are made of portions, of a step each, which are added in f32."""
+        return self.dtype in F8
 
     @property
     def depth(self) -> int:
@@ -122,8 +127,7 @@ class MatrixProduct:
     @property
     def turned(self) -> tuple[str, ...]:
         """The factors that lie along their side, where tensor cores take them along what is summed."""
-        factors = (self.rows, self.columns, *self.beside)
-        return tuple(f.buffer for f in factors if lies_along_k(self.dtype) and not f.k_contiguous)
+        return tuple(f.buffer for f in self.factors if lies_along_k(self.dtype) and not f.k_contiguous)
 
     @property
     def summed(self) -> str:
@@ -301,7 +305,7 @@ def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor
     columns, other = (second, first) if first.index == rows.index else (first, second)
     at = {other.summed: IndexVar(name=rows.summed)}
     same = (other.buffer, tuple(in_terms(subscript, at) for subscript in other.subscripts)) == rows.factor.element
-    return columns if same and columns.factor.dtype == rows.factor.dtype else None
+    return columns if same and may_multiply(columns.factor.dtype, rows.factor.dtype) else None
 
 
 def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
@@ -328,20 +332,18 @@ def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[Matrix
 def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, boxes: bool) -> MatrixFactor | None:
     """A factor of which tiles of its side and of what is summed are boxes."""
     summed, extent = deep.index, deep.extent
-    if one.first.dtype != one.second.dtype or not are_multiplied(problem, one):
+    if not are_multiplied(problem, one, by_warps=not boxes):
         return None
     if factor.side.joins:
         if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):
             return None
     elif factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
-    step = STEP_BYTES // factor.dtype.size_bytes
-    whole = not boxes or linear(extent).is_multiple(step, problem.divisors)
+    whole = not boxes or linear(extent).is_multiple(STEP_BYTES // factor.dtype.size_bytes, problem.divisors)
     if not whole and not _ends_with(problem, factor.element, summed, extent):
         return None
-    return MatrixFactor(
-        one=one, factor=factor, summed=summed, k_contiguous=factor.element[1][-1] == IndexVar(name=summed)
-    )
+    deepest = factor.element[1][-1] == IndexVar(name=summed)
+    return MatrixFactor(one=one, factor=factor, summed=summed, k_contiguous=deepest)
 
 
 def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:
@@ -353,8 +355,7 @@ def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:
 def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr) -> bool:
     """Whether an index, which is a subscript by itself, goes over all of its dimension."""
     buffer, subscripts = element
-    dim = subscripts.index(IndexVar(name=index))
-    return problem.kernel.buffer(buffer).shape[dim] == extent
+    return problem.kernel.buffer(buffer).shape[subscripts.index(IndexVar(name=index))] == extent
 
 
 def _is_boxed(problem: Problem, element: Element, indices: tuple[str, ...], *, boxes: bool) -> bool:
@@ -372,8 +373,7 @@ def _is_boxed(problem: Problem, element: Element, indices: tuple[str, ...], *, b
         or plain[-1].name not in indices
     ):
         return False
-    steps = _strides(problem, buffer)
-    return bool(steps) and steps[-1] == ONE
+    return _strides(problem, buffer)[-1:] == (ONE,)
 
 
 def _strides(problem: Problem, buffer: str) -> tuple[IndexExpr, ...]:

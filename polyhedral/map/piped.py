@@ -54,6 +54,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_split import Meeting
+from texpr.polyhedral.map.portions import Portions
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.tile_rows import tile_rows
@@ -69,7 +70,7 @@ from texpr.polyhedral.map.way_back import (
     var,
     view,
 )
-from texpr.polyhedral.map.way_in import WayIn
+from texpr.polyhedral.map.way_in import Turn, WayIn
 from texpr.polyhedral.mapped.atoms import Atom, SharedOperand, wgmma, wgmma_sums
 from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
@@ -140,26 +141,33 @@ class _Piped:
         self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
         self.c = tuple(self._sums() for _ in self.factors)
         room = REGISTERS.get(self.groups, REGISTERS[2])[1] - OTHERS
+        self.portions = Portions(draft, product, self.at, self.c, self.columns) if product.in_portions else None
         self.meeting = Meeting(draft, choice, product, self.at, self.c) if choice.split > 1 else None
         if self.meeting is not None:
             met, at = self.meeting, replace(self.at, column=self.meeting.column)
             self.back = WayBack(draft, product, choice, at, self.tile_rows, sums=met.totals, made=met.made, room=0)
         else:
-            made = tuple(factor.id for factor in self.factors)
+            made = self.portions.made if self.portions else tuple(factor.id for factor in self.factors)
+            room -= self.portions.registers if self.portions else 0
             self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c, made=made, room=room)
-        self.into = WayIn(
-            draft, product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns, ranks=self.ranks,
-            stages=choice.stages, begin=self._steps()[0],
+        self.pairs = pairs = self.portions if self.portions and self.portions.in_pairs else None
+        begin, steps = self._steps()
+        self.ways_in = pairs.ways_in(steps, self._way_in, choice.stages) if pairs else (self._way_in(begin),)
+
+    def _way_in(self, begin: IndexExpr, turn: Turn | None = None) -> WayIn:
+        return WayIn(
+            self.draft, self.product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns,
+            ranks=self.ranks, stages=self.choice.stages, begin=begin, turn=turn,
         )  # fmt: skip
 
     # ---- buffers ----
 
-    def _atom(self, columns: MatrixFactor) -> Atom:
+    def _atom(self, columns: MatrixFactor, wide: int) -> Atom:
         a, b = (
             SharedOperand(swizzle_bytes=self._swizzle_bytes(factor, side), k_contiguous=factor.k_contiguous)
             for factor, side in ((self.product.rows, self.rows), (columns, self.columns))
         )
-        return wgmma(self.product.dtype, self.columns, b, a)
+        return wgmma(self.product.dtype, wide, b, a, other=columns.factor.dtype)
 
     def _swizzle_bytes(self, factor: MatrixFactor, side: int) -> int:
         """Of a factor's tile: its rows have all of a step's k, or a panel of its side."""
@@ -212,6 +220,7 @@ class _Piped:
                 )
             ),
         )
+        ways = (self.back, *self.ways_in, self.meeting, self.portions)
         return Launch(
             name=self.region.name,
             grid=(self._blocks(), ONE, ONE),
@@ -220,7 +229,7 @@ class _Piped:
             digits=digits,
             body=body,
             pipes=(self._pipe(), *((self.meeting.pipe,) if self.meeting is not None else ())),
-            orders=(*self.back.orders, *self.into.orders, *(self.meeting.orders if self.meeting is not None else ())),
+            orders=tuple(order for way in ways if way is not None for order in way.orders),
             span=self.region.nest[0].pars[0].span,
         )
 
@@ -293,9 +302,10 @@ class _Piped:
 
     def _load(self) -> tuple[Node, ...]:
         """By one thread. Others of a cluster release its slots until the end; who arrived at a barrier waits there."""
-        at, into = self.at, self.into
-        step = self._over_k(Acquire(pipe=at.ring), *into.of_step, *into.copies, Commit(pipe=at.ring))
-        tiles = self._over_tiles(*into.of_tile, step)
+        at, (into, *_) = self.at, self.ways_in
+        step = (Acquire(pipe=at.ring), *into.of_step, *into.copies, Commit(pipe=at.ring))
+        steps = self.pairs.brought(self._steps()[1], self.ways_in) if self.pairs else (self._over_k(*step),)
+        tiles = self._over_tiles(*into.of_tile, *steps)
         heard = (Barrier(scope=Scope.CLUSTER, action=Action.WAIT),) if self.meeting is not None else ()
         return (_once(tiles, *((Drain(pipe=at.ring),) if self.ranks > 1 else ())), *heard)
 
@@ -303,11 +313,13 @@ class _Piped:
 
     def _multiply(self) -> tuple[Node, ...]:
         at, ring, group = self.at, self.at.ring, GroupKind.WGMMA
+        if self.portions is not None:
+            return self._multiply_in_portions(self.portions)
         again = Compare(op=CompareOp.GT, left=var(at.k), right=ZERO)
         products = self._over_k(
             Wait(pipe=ring),
             Fence(kind=FenceKind.WGMMA),
-            *(self._product(again, *of) for of in zip(self.factors, self.b, self.c, strict=True)),
+            *(self._product(again, *of, self.columns) for of in zip(self.factors, self.b, self.c, strict=True)),
             Close(kind=group),
             WaitGroup(kind=group, behind=1),
             Guard(condition=again, body=(first_lane(at.lane, Release(pipe=ring, behind=1)),), uniform=Scope.BLOCK),
@@ -328,6 +340,17 @@ class _Piped:
             body = (Guard(condition=own, body=inside, orelse=others, uniform=Scope.WARPGROUP),)
         return self._over_tiles(*self.back.of_tile, *body), *self.back.settled
 
+    def _multiply_in_portions(self, portions: Portions) -> tuple[Node, ...]:
+        never = Always(value=False)
+
+        def product(id: str, number: int, into: str, wide: int, first: IndexExpr) -> Contract:
+            made = self._product(never, self.factors[number], self.b[number], into, wide, first)
+            return replace(made, id=id)
+
+        steps = portions.loops(self._steps()[1], product)
+        body = (*self.back.ahead, *portions.zeros(), *steps, *self.back.settled, *self.back.loops)
+        return self._over_tiles(*self.back.of_tile, *body), *self.back.settled
+
     def _met(self, action: Action) -> Node:
         """A group says that it has come to the last step of its turn; or the other one waits for that."""
         names = GROUP_NAMES if action is Action.ARRIVE else tuple(reversed(GROUP_NAMES))
@@ -335,13 +358,16 @@ class _Piped:
         whose = Compare(op=CompareOp.EQ, left=var(self.at.group), right=ZERO)
         return Guard(condition=whose, body=(first,), orelse=(second,), uniform=Scope.WARPGROUP)
 
-    def _product(self, again: Condition, columns: MatrixFactor, tile: str, sums: str) -> Contract:
+    def _product(
+        self, again: Condition, columns: MatrixFactor, tile: str, sums: str, wide: int, begin: IndexExpr = ZERO
+    ) -> Contract:
+        """So many columns of a tile, from one on."""
         at = self.at
         m, n, depth, group = (var(name) for name in (at.m, at.n, at.depth, at.group))
         rows, step = const(GROUP_ROWS * self.blocks), const(self.product.depth)
         first = ZERO if self.choice.alternate else multiply(const(GROUP_ROWS), group)
         a: tuple[IndexExpr, ...] = (add(first, m), depth)
-        b: tuple[IndexExpr, ...] = (n, depth)
+        b: tuple[IndexExpr, ...] = (add(begin, n), depth)
         if not self.product.rows.k_contiguous:
             a = (ZERO if self.choice.alternate else group, depth, m)
             if self.blocks > 1:
@@ -356,8 +382,8 @@ class _Piped:
             c=view(self.draft, sums, m, n),
             a=view(self.draft, self.a, *a),
             b=view(self.draft, tile, *b),
-            over=((at.m, rows), (at.n, const(self.columns)), (at.depth, step)),
-            atom=self._atom(columns),
+            over=((at.m, rows), (at.n, const(wide)), (at.depth, step)),
+            atom=self._atom(columns, wide),
             accumulate=again,
             span=self.span,
         )

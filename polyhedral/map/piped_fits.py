@@ -41,7 +41,7 @@ def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
 
 def most_groups(product: MatrixProduct, columns: int) -> int:
     """How many warpgroups may multiply in tiles of so many columns."""
-    few = len(product.row_loops) > 1 and columns * product.sums <= FEW_COLUMNS
+    few = len(product.row_loops) > 1 and columns * product.sums <= FEW_COLUMNS and not product.in_portions
     return MOST_BOXES if few else MOST_GROUPS
 
 
@@ -66,6 +66,9 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
         return
     if choice.alternate and product.domain is not None:
         yield "`alternate`: of a triangle blocks pass over turns, so that no group has every second tile"
+    if product.in_portions and (choice.alternate or choice.split > 1):
+        yield "`alternate` and `split`: sums of f8 are made in portions, beside which no registers are left for either"
+        return
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1, 2 or 4 blocks"
         return

@@ -9,6 +9,7 @@ r = step / 6, s = step / 2 % 3, c = 64*(step % 2), so that what lies together in
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr, IndexOp
 from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, constant_value, multiply
@@ -26,6 +27,17 @@ from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.tree import Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.program import Hazard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A turn of the loop over `steps` of what is summed. Which products, by the ids of their factors, read what is
+    brought, and which read before what lay there, so many turns of the loop `apart` (0: in none)."""
+
+    steps: int
+    read_by: Mapping[str, str]
+    freed_by: Mapping[str, str]
+    apart: int
 
 
 class WayIn:
@@ -46,14 +58,16 @@ class WayIn:
         ranks: int,
         stages: int,
         begin: IndexExpr,
+        turn: Turn | None = None,
     ) -> None:
-        self.draft, self.product, self.at, self.ranks, self.stages = draft, product, at, ranks, stages
-        self.begin = begin
+        self.draft, self.product, self.at, self.ranks = draft, product, at, ranks
+        itself = {factor.id: factor.id for factor in product.factors[1:]}
+        self.turn = turn = turn or Turn(steps=1, read_by=itself, freed_by=itself, apart=stages)
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
         self.span: Span = product.one.update.span
         self.orders: list[Order] = []
         self.of_step: tuple[Node, ...] = ()
-        self.deep = step = add(begin, var(at.k))
+        self.deep = step = add(begin, multiply(const(turn.steps), var(at.k)))
         if product.window.loops:
             each = constant_value(ceildiv(product.extents[2], product.depth))
             count = const(each or product.places)
@@ -150,9 +164,11 @@ class WayIn:
         id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
         for reader in self.factors if factor is self.product.rows else (factor,):
-            flow = order(id, reader.id, tile, Hazard.FLOW, scope, self.span)
-            reused = order(reader.id, id, tile, Hazard.ANTI, scope, self.span, self.at.k, self.stages)
-            self.orders += (flow, reused)
+            turn, at = self.turn, self.at.k
+            self.orders.append(order(id, turn.read_by[reader.id], tile, Hazard.FLOW, scope, self.span))
+            if turn.apart:
+                freed = turn.freed_by[reader.id]
+                self.orders.append(order(freed, id, tile, Hazard.ANTI, scope, self.span, at, turn.apart))
         return Copy(
             id=id,
             source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),

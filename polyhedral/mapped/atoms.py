@@ -129,12 +129,18 @@ WARP_MATRICES = 4  # that one instruction moves
 PRODUCT_BYTES = 32  # of each row of a, of one product
 FACTORS = {BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
 """What the instructions call the types of factors."""
+F8 = (F8E4M3, F8E5M2)
 FRAGMENTS_OF = {BF16: "mma16816", F16: "mma16816", F32: "mma1688", I8: "mma16832", U8: "mma16832"}
 
 
 def sums_of(dtype: DType) -> DType:
     """The type of sums of products of a type."""
     return I32 if dtype.is_integer else F32
+
+
+def may_multiply(first: DType, second: DType) -> bool:
+    """Whether instructions multiply elements of these types: of one, or of both kinds of f8."""
+    return first == second or (first in F8 and second in F8)
 
 
 def lies_along_k(dtype: DType) -> bool:
@@ -247,20 +253,27 @@ def has_columns(dtype: DType, columns: int) -> bool:
     return columns in range(8, 257, 8) and (not dtype.is_integer or columns in (8, 24) or columns % 16 == 0)
 
 
-def wgmma(dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None = None) -> Atom:
+def wgmma(
+    dtype: DType, columns: int, b: SharedOperand, a: SharedOperand | None = None, *, other: DType | None = None
+) -> Atom:
     """c[64, columns] += a[64, k] * b[k, columns] on tensor cores, 32 bytes of k, over when its group is waited for. `a`
-    None: from registers. The tiles in shared memory are parts of larger ones of the same swizzle."""
+    None: from registers; b of an `other` type: both kinds of f8 multiply one another. The tiles in shared memory are
+    parts of larger ones of the same swizzle."""
+    of_b = other or dtype
     if dtype not in FACTORS or not has_columns(dtype, columns):
         raise InternalError(f"no wgmma of {dtype} has {columns} columns")
+    if not may_multiply(dtype, of_b):
+        raise InternalError(f"no wgmma multiplies {dtype} and {of_b}")
     if lies_along_k(dtype) and not (a is not None and a.k_contiguous and b.k_contiguous):
         raise InternalError(f"wgmma takes {dtype} from shared memory, along k")
+    kinds = FACTORS[dtype] if of_b == dtype else f"{FACTORS[dtype]} {FACTORS[of_b]}"
     atom = _atom(
-        f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {FACTORS[dtype]}",
+        f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {kinds}",
         Team.WARPGROUP,
         SM_90A,
         ("wgmma", "wgmma"),
         a=_held(dtype, fragment("wgmma", "a")) if a is None else _shared(dtype, WGMMA_ROWS, a),
-        b=_shared(dtype, columns, b),
+        b=_shared(of_b, columns, b),
         c=_held(sums_of(dtype), wgmma_sums(WGMMA_ROWS, columns)),
     )
     return replace(atom, completion=Completion.WGMMA)

@@ -1,10 +1,14 @@
 """Products of a warpgroup: operands lie in shared memory as the layouts of the catalogue say, or in registers, and
 every element of the accumulators is compared."""
 
+import itertools
+
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 from mma_cases import C_ELEMENT, NUMPY, TYPES, held
 
+from texpr.grammar.interpret.bound import PORTION_LOSS
+from texpr.grammar.permissions import LARGEST_PORTION
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma, wgmma_tile
@@ -90,9 +94,11 @@ def product(symbol, dtype, n, swizzle_a, major_a, swizzle_b, major_b, seed=0):
 
 
 ALONG_K = """  TX_DYN_SMEM(smem);
-  const tx::Global<const {t}> a(A, "A"), b(B, "B");
+  const tx::Global<const {t}> a(A, "A");
+  const tx::Global<const {u}> b(B, "B");
   const tx::Global<{c}> c(C, "C");
-  const tx::Shared<{t}> left(smem, {count_a}, "left"), right(smem + {bytes_a}, {count_b}, "right");
+  const tx::Shared<{t}> left(smem, {count_a}, "left");
+  const tx::Shared<{u}> right(smem + {bytes_a}, {count_b}, "right");
   for (int i = tx::thread(); i < {count_a}; i += 128) left.store(i, a.load(i));
   for (int i = tx::thread(); i < {count_b}; i += 128) right.store(i, b.load(i));
   tx::Accumulator<64, {n}, {c}> sums;
@@ -100,7 +106,7 @@ ALONG_K = """  TX_DYN_SMEM(smem);
   tx::fence_async_shared();
   tx::sync_block(0);
   const tx::MatrixTile<{t}, tx::Major::kK, 64, {swizzle_a}> x(left);
-  const tx::MatrixTile<{t}, tx::Major::kK, {n}, {swizzle_b}> y(right);
+  const tx::MatrixTile<{u}, tx::Major::kK, {n}, {swizzle_b}> y(right);
   tx::wgmma_fence();
   tx::contract<{depth}>(sums, x, 0, 0, y, 0, 0, false);
   tx::wgmma_close();
@@ -128,29 +134,34 @@ def as_taken(matrix):
     return matrix.astype(np.int64 if matrix.dtype.kind in "iu" else float)
 
 
-def along_k(symbol, dtype, n, swizzle_a, swizzle_b):
-    """The same of types that lie along k alone."""
-    rng, size = np.random.default_rng(n), TYPES[dtype].size_bytes
+def along_k(symbol, dtype, n, swizzle_a, swizzle_b, other="", rounds=False):
+    """The same of types that lie along k alone, b of another. `rounds`: with sums that f8 keeps too few bits for."""
+    rng, size, other = np.random.default_rng(n), TYPES[dtype].size_bytes, other or dtype
     depth = BYTES // size
-    a, b = factors(dtype, rng, (64, depth), (n, depth))
+    if rounds:
+        a, b = (rng.standard_normal((m, depth)).astype(NUMPY[t]) for m, t in ((64, dtype), (n, other)))
+    else:
+        (a,), (b,) = factors(dtype, rng, (64, depth)), factors(other, rng, (n, depth))
     memories = [image(a, swizzle_a), image(b, swizzle_b)]
     operands = (SharedOperand(swizzle_bytes=swizzle) for swizzle in (swizzle_b, swizzle_a))
-    sums = wgmma(TYPES[dtype], n, *operands).operands["c"]
+    sums = wgmma(TYPES[dtype], n, *operands, other=TYPES[other]).operands["c"]
     t, c, bytes_a = C_ELEMENT[dtype], C_ELEMENT[sums.dtype.name], -(-size * len(memories[0]) // 1024) * 1024
+    lost = np.abs(as_taken(a)) @ np.abs(as_taken(b)).T * (min(depth, LARGEST_PORTION) * PORTION_LOSS)
     text = ALONG_K.format(
-        t=t, c=c, n=n, depth=depth, count_a=len(memories[0]), count_b=len(memories[1]), bytes_a=bytes_a,
-        swizzle_a=swizzle_a, swizzle_b=swizzle_b,
+        t=t, u=C_ELEMENT[other], c=c, n=n, depth=depth, count_a=len(memories[0]), count_b=len(memories[1]),
+        bytes_a=bytes_a, swizzle_a=swizzle_a, swizzle_b=swizzle_b,
     )  # fmt: skip
     case = Case(
-        name=f"wgmma {dtype} n{n}, a {swizzle_a}, b {swizzle_b}",
+        name=f"wgmma {dtype} {other} n{n}, a {swizzle_a}, b {swizzle_b}{', rounded' if rounds else ''}",
         symbol=symbol,
         inputs=tuple(memories),
+        within=(held(sums.layout, lost, 128),) if rounds else (),
         want=(held(sums.layout, as_taken(a) @ as_taken(b).T, 128).astype(NUMPY[sums.dtype.name]),),
         block=128,
         shared_bytes=bytes_a + size * len(memories[1]),
         arch="sm_90a",
     )
-    return case, kernel(symbol, f"const {t}* A, const {t}* B, {c}* C", text, 128, "")
+    return case, kernel(symbol, f"const {t}* A, const {C_ELEMENT[other]}* B, {c}* C", text, 128, "")
 
 
 STEPS, STAGES = 5, 2
@@ -232,6 +243,10 @@ def family(full=False):
     for dtype in ("f32", "i8", "u8", "f8e4m3", "f8e5m2"):
         for n, swizzle_a, swizzle_b in ((256, 128, 128), (8, 64, 128), (96, 32, 16)):
             made.append(along_k(f"along_k_{dtype}_{n}", dtype, n, swizzle_a, swizzle_b))
+    for a, b in (("f8e4m3", "f8e5m2"), ("f8e5m2", "f8e4m3")):
+        made.append(along_k(f"along_k_{a}_{b}", a, 64, 128, 128, b))
+    for a, b in itertools.product(("f8e4m3", "f8e5m2"), repeat=2):
+        made.append(along_k(f"rounded_{a}_{b}", a, 128, 128, 128, b, rounds=True))
     for n in (*range(8, 257, 8),) if full else ():
         made.append(along_k(f"along_k_columns_{n}", "f32", n, 128, 128))
         if n in (8, 24) or n % 16 == 0:

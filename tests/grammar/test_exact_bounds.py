@@ -98,3 +98,41 @@ def test_a_running_sum_is_not_exact_because_its_own_order_is() -> None:
 def test_a_sum_is_running_where_a_seq_hands_it_on(body: str, carried: bool) -> None:
     kernel = texpr.parse(f"kernel k(X: f32[N], inout Y: f32[N]) where N >= 1 {{ {body} }}").only.core()
     assert bool(running_sums(kernel)) is carried
+
+
+F8_SUM = "kernel s(A: f8e4m3[N], B: f8e5m2[N], S: f32[1]) { S[0] = 0.0 ; seq N i { S[0] += A[i] * B[i] } }"
+
+
+def _portions(a: Sequence[float], b: Sequence[float], text: str = F8_SUM) -> tuple[float, float]:
+    """The sum of products of f8 and its bound."""
+    kernel = texpr.parse(text).only.core()
+    given_ = {
+        n: np.array(v, numerics.storage(ELEMENT_TYPES[t])) for n, v, t in (("A", a, "f8e4m3"), ("B", b, "f8e5m2"))
+    }
+    done = interpret(kernel, {**given_, "S": np.zeros(1, np.float32)}, float64=True)
+    return float(done.outputs["S"][0]), float(done.bounds["S"][0])
+
+
+def test_a_sum_of_f8_keeps_the_bits_of_a_portion() -> None:
+    ones = [1.0] * 300
+    assert _portions(ones, ones) == (300.0, 0.0)
+    assert _portions([1.0, 2.0**-6], [1.0, 2.0**-7]) == (1 + 2.0**-13, 0.0)
+    total, bound = _portions([1.0, 2.0**-6], [1.0, 2.0**-8])
+    assert total == 1 + 2.0**-14 and 2.0**-14 <= bound <= 2.0**-12 * total * 1.01
+    long = _portions([1.5] * 127 + [2.0**-6], [1.5] * 127 + [2.0**-14])
+    longer = _portions([1.5] * 1270 + [2.0**-6], [1.5] * 1270 + [2.0**-14])
+    assert longer[1] / longer[0] == pytest.approx(long[1] / long[0], rel=0.01)  # no portion has more than 128
+
+
+def test_a_denormal_factor_counts_as_the_least_normal_number() -> None:
+    denormal = _portions([2.0**-9, 2.0**-9], [2.0**15, 2.0**-2])  # of f8e4m3, whose least normal number is 2^-6
+    assert denormal[1] >= 2.0**-13 * 2.0**9
+    assert _portions([0.0, 2.0**-9], [2.0**15, 2.0**-2])[1] == 0  # what is 0 counts for nothing
+
+
+@pytest.mark.parametrize(
+    "term", ["f32(f64(A[i]) * f64(B[i]))", "A[i] * B[i] * 1.0", "A[i] * f32(bf16(f32(B[i]) + 0.0))", "A[i] * abs(B[i])"]
+)
+def test_other_terms_of_f8_are_added_as_others_are(term: str) -> None:
+    a, b = [1.0, 2.0**-6], [1.0, 2.0**-14]
+    assert _portions(a, b, F8_SUM.replace("A[i] * B[i]", term)) == (1 + 2.0**-20, 0.0)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from programs import Case
 
 NARROW = ("bf16", "f16")
+EIGHTS = ("f8e4m3", "f8e5m2")  # a product may be of both
 FACTORS = (*NARROW * 6, "f32", "f32", "i8", "f64", "f8e4m3")
 RESULTS = {"i8": ("i32",), "f64": ("f64",), "f32": ("f32", "f32", "f64", "bf16")}
 SIDES = (1, 2, 3, 8, 15, 16, 17, 24, 31, 32, 33, 40, 48, 63, 64, 65, 72, 96, 104, 127, 128, 129, 136, 150)
@@ -81,10 +82,11 @@ class Maker:
 
     def factor(self, name: str, dims: Sequence[Dim], along: Sequence[Dim]) -> str:
         """A factor of a product: an element, seldom computed from one and from what else is along its dimensions."""
-        own = self.array(name, self.dtype, dims)
+        kind = self.draw.choice(EIGHTS) if self.dtype in EIGHTS else self.dtype
+        own = self.array(name, kind, dims)
         wide = {"i8": "i32", "f64": "f64"}.get(self.dtype, "f32")
         if not self.chance(0.3 * self.odd):
-            return f"{wide}({own})" if self.dtype == "f8e4m3" or self.chance(0.2) else own
+            return f"{wide}({own})" if self.chance(0.5 if self.dtype in EIGHTS else 0.2) else own
         scale = self.array(f"{name}_scale", "i8" if wide == "i32" else wide, [self.draw.choice(list(along))], bent=0.0)
         forms = [f"{own} * {scale}", f"max({own}, 0{'' if wide == 'i32' else '.0'})", f"({own} + {scale})"]
         forms += [f"select({scale} > 0{'' if wide == 'i32' else '.0'}, {wide}({own}), {wide}({scale}))"]

@@ -20,10 +20,10 @@ TX_FN auto behind(const MatrixTile<T, Major::kOuter, kRows, kSwizzle>& tile, int
 
 // Starts c = a * b, or c += a * b where `accumulate`, over kDepth of k: a and b from these corners on, of which rows
 // are those of the tile as it lies.
-template <int kDepth, class T, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB, int kRowsB,
-          int kSwizzleB>
+template <int kDepth, class T, class U, int kColumns, Major kMajorA, int kRowsA, int kSwizzleA, Major kMajorB,
+          int kRowsB, int kSwizzleB>
 TX_FN void contract(Accumulator<64, kColumns, SumOf<T>>& c, const MatrixTile<T, kMajorA, kRowsA, kSwizzleA>& a,
-                    int row_a, int column_a, const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b,
+                    int row_a, int column_a, const MatrixTile<U, kMajorB, kRowsB, kSwizzleB>& b, int row_b,
                     int column_b, bool accumulate, Here here = Here::now()) {
   constexpr int kEach = 32 / static_cast<int>(sizeof(T));
   static_assert(kDepth % kEach == 0, "products are 32 bytes deep");

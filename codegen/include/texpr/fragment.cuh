@@ -35,6 +35,12 @@ struct SumOfKind<true> {
 template <class T>
 using SumOf = typename SumOfKind<is_integer<T>>::type;
 
+// Which types instructions multiply: one, or both kinds of f8.
+template <class T>
+constexpr bool is_f8 = same<T, f8e4m3> || same<T, f8e5m2>;
+template <class T, class U>
+constexpr bool may_multiply = same<T, U> || (is_f8<T> && is_f8<U>);
+
 // kCount elements in words of 32 bits, two of 16 bits in one, four of 8.
 template <class T, int kCount>
 struct Fragment {

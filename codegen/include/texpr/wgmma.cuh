@@ -125,7 +125,7 @@ struct Wgmma;
 #define TX_WGMMA(n, r, p0, p1, p2, p3, p4, p5, p6)                                       \
   template <>                                                                            \
   struct Wgmma<n> {                                                                      \
-    template <class T, int kTransposedA, int kTransposedB, class C>                      \
+    template <class T, class U, int kTransposedA, int kTransposedB, class C>             \
     static TX_FN void shared(C (&d)[r], u64 a, u64 b, int accumulate) {                  \
       if constexpr (same<T, bf16>) {                                                     \
         TX_WGMMA_SHARED("bf16", n, r, p0, p1, p2, p3, p4);                               \
@@ -137,8 +137,12 @@ struct Wgmma;
         TX_WGMMA_ALONG_K("k32.s32.s8.s8", "+r", "", n, r, p0, p1, p2);                   \
       } else if constexpr (same<T, u8>) {                                                \
         TX_WGMMA_ALONG_K("k32.s32.u8.u8", "+r", "", n, r, p0, p1, p2);                   \
-      } else if constexpr (same<T, f8e4m3>) {                                            \
+      } else if constexpr (same<T, f8e4m3> && same<U, f8e4m3>) {                         \
         TX_WGMMA_ALONG_K("k32.f32.e4m3.e4m3", "+f", ", 1, 1", n, r, p0, p1, p2);         \
+      } else if constexpr (same<T, f8e4m3>) {                                            \
+        TX_WGMMA_ALONG_K("k32.f32.e4m3.e5m2", "+f", ", 1, 1", n, r, p0, p1, p2);         \
+      } else if constexpr (same<U, f8e4m3>) {                                            \
+        TX_WGMMA_ALONG_K("k32.f32.e5m2.e4m3", "+f", ", 1, 1", n, r, p0, p1, p2);         \
       } else {                                                                           \
         TX_WGMMA_ALONG_K("k32.f32.e5m2.e5m2", "+f", ", 1, 1", n, r, p0, p1, p2);         \
       }                                                                                  \
@@ -190,14 +194,15 @@ TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef TX_WGMMA_ALONG_K
 #undef TX_D4
 
-// Starts c = a * b, or c += a * b where `accumulate`.
-template <int kColumns, class T, Major kMajorA, Major kMajorB, bool kHas = kHasWgmma>
-TX_FN void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<T, kMajorB> b,
+// Starts c = a * b, or c += a * b where `accumulate`. Factors are of one type, or of both kinds of f8.
+template <int kColumns, class T, class U, Major kMajorA, Major kMajorB, bool kHas = kHasWgmma>
+TX_FN void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a, MatrixDescriptor<U, kMajorB> b,
                  bool accumulate = true, Here = Here::now()) {
+  static_assert(may_multiply<T, U>, "wgmma: factors are of one type, or of both kinds of f8");
   static_assert(kHas, "wgmma: only sm_90a has it; use mma");
   if constexpr (kHas) {
-    Wgmma<kColumns>::template shared<T, kMajorA == Major::kOuter, kMajorB == Major::kOuter>(c.word, a.bits, b.bits,
-                                                                                            accumulate);
+    Wgmma<kColumns>::template shared<T, U, kMajorA == Major::kOuter, kMajorB == Major::kOuter>(c.word, a.bits, b.bits,
+                                                                                               accumulate);
   }
 }
 // The same with a in registers, which stay as they are until the product is waited for.

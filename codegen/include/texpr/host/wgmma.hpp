@@ -55,25 +55,27 @@ struct SharedOperand {
 };
 
 // A product that all threads of a warpgroup have started.
-template <class T>
+template <class T, class U>
 struct Product {
-  SharedOperand<T> a, b;
+  SharedOperand<T> a;
+  SharedOperand<U> b;
   bool a_in_registers, accumulate;
   T held[64][depth_of<T>];  // a, where it comes from registers
 };
 
-template <int kColumns, class T>
+template <int kColumns, class T, class U>
 struct ProductOperands {
   Runner* runner;
   Accumulator<64, kColumns, SumOf<T>>* c;
   const OperandA<T>* held;  // null: a is in shared memory
-  SharedOperand<T> a, b;
+  SharedOperand<T> a;
+  SharedOperand<U> b;
   bool accumulate;
 };
 
 // The rows of a thread: two of its warp's 16. Integers wrap.
-template <int kColumns, class T>
-inline void finish_share(const Product<T>& product, Accumulator<64, kColumns, SumOf<T>>& c, const Runner& runner) {
+template <int kColumns, class T, class U>
+inline void finish_share(const Product<T, U>& product, Accumulator<64, kColumns, SumOf<T>>& c, const Runner& runner) {
   using Sums = Accumulator<64, kColumns, SumOf<T>>;
   constexpr int kDepth = depth_of<T>;
   const int thread = runner.index % 128;
@@ -99,16 +101,16 @@ inline void finish_share(const Product<T>& product, Accumulator<64, kColumns, Su
 }
 
 // The last thread of the warpgroup has come. Its warps read, each for all its threads, whose groups count alike.
-template <int kColumns, class T>
-inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
-  const ProductOperands<kColumns, T>& first = *all[0];
-  auto product = std::make_shared<Product<T>>();
+template <int kColumns, class T, class U>
+inline void start_product(ProductOperands<kColumns, T, U>* const* all, Site site) {
+  const ProductOperands<kColumns, T, U>& first = *all[0];
+  auto product = std::make_shared<Product<T, U>>();
   product->a = first.a;
   product->b = first.b;
   product->a_in_registers = first.held != nullptr;
   product->accumulate = first.accumulate;
   for (int thread = 0; thread < 128; ++thread) {
-    const ProductOperands<kColumns, T>& mine = *all[thread];
+    const ProductOperands<kColumns, T, U>& mine = *all[thread];
     if (mine.a.bits != first.a.bits || mine.b.bits != first.b.bits || mine.accumulate != first.accumulate) {
       refuse(TX_HOST_DIVERGENCE, site, "wgmma of one warpgroup: threads %d and %d give other descriptors",
              first.runner->index, mine.runner->index);
@@ -138,15 +140,15 @@ inline void start_product(ProductOperands<kColumns, T>* const* all, Site site) {
   }
 }
 
-template <int kColumns, class T>
+template <int kColumns, class T, class U>
 inline void begin_product(Accumulator<64, kColumns, SumOf<T>>& c, const OperandA<T>* held, SharedOperand<T> a,
-                          SharedOperand<T> b, bool accumulate, Site site) {
-  ProductOperands<kColumns, T> mine{&self(site), &c, held, a, b, accumulate};
+                          SharedOperand<U> b, bool accumulate, Site site) {
+  ProductOperands<kColumns, T, U> mine{&self(site), &c, held, a, b, accumulate};
   c.state.check_fenced(site);
   if constexpr (sizeof(T) == 2) {
     if (held != nullptr) held->state.check_fenced(site);
   }
-  gather(128, "wgmma", mine, [site](ProductOperands<kColumns, T>* const* all) { start_product(all, site); }, site);
+  gather(128, "wgmma", mine, [site](ProductOperands<kColumns, T, U>* const* all) { start_product(all, site); }, site);
 }
 
 }  // namespace host
@@ -157,17 +159,18 @@ inline void settle(Accumulator<64, kColumns, C>& c, Here here = Here::now()) {
   c.state.settled = true;
 }
 
-template <int kColumns, class T, Major kMajorA, Major kMajorB>
+template <int kColumns, class T, class U, Major kMajorA, Major kMajorB>
 inline void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a,
-                  MatrixDescriptor<T, kMajorB> b, bool accumulate = true, Here here = Here::now()) {
+                  MatrixDescriptor<U, kMajorB> b, bool accumulate = true, Here here = Here::now()) {
+  static_assert(may_multiply<T, U>, "wgmma: factors are of one type, or of both kinds of f8");
   const OperandA<T>* const none = nullptr;
-  host::begin_product<kColumns, T>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
+  host::begin_product<kColumns, T, U>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
                                    accumulate, here);
 }
 template <int kColumns, class T, Major kMajorB>
 inline void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
                   bool accumulate = true, Here here = Here::now()) {
-  host::begin_product<kColumns, T>(c, &a, {0, false}, {b.bits, kMajorB == Major::kOuter}, accumulate, here);
+  host::begin_product<kColumns, T, T>(c, &a, {0, false}, {b.bits, kMajorB == Major::kOuter}, accumulate, here);
 }
 
 }  // namespace tx

@@ -1,0 +1,242 @@
+"""Sums of products of f8 on tensor cores, in portions: an instruction keeps 14 bits of what it adds to.
+
+    c[x, y] = 0
+    for k < ceildiv(K, 128) / 2
+      wait ring ;  p = a * b ;  close ;  wait ring ;  q = a * b ;  close
+      wait (wgmma, all but 1) ;  release the slot before ;  c[x, y] += p[x, y]          while q is made
+      wait (wgmma) ;  release ring ;  c[x, y] += q[x, y]                    while the other warpgroup multiplies
+    a last step alone, where their number is odd
+
+Of wide tiles registers hold no two portions, nor one of all columns:
+
+    for k
+      wait ring
+      for piece < 2
+        p = a * b of 128 columns from 128 * piece on ;  close ;  wait (wgmma)
+        if piece == 1: release ring
+        c[x, 128 * piece + y] += p[x, y]
+
+A step has as many products as a portion may have (`LARGEST_PORTION`), so each begins from 0, and is added in f32.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp, Leaf, Read
+from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, multiply, subtract
+from texpr.grammar.permissions import LARGEST_PORTION
+from texpr.grammar.source import Span
+from texpr.grammar.types import F32
+from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.matrix_product import MatrixProduct
+from texpr.polyhedral.map.multiplied import are_pairs, portion_columns
+from texpr.polyhedral.map.way_back import EIGHT, WARP_ROWS, Names, first_lane, order, var
+from texpr.polyhedral.map.way_in import Turn, WayIn
+from texpr.polyhedral.mapped.atoms import wgmma_sums
+from texpr.polyhedral.mapped.operators import Contract, Generic, Origin
+from texpr.polyhedral.mapped.order import Order
+from texpr.polyhedral.mapped.piped import GROUP_ROWS
+from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.sync import Acquire, Close, Commit, Fence, FenceKind, GroupKind, Release, Wait, WaitGroup
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node
+from texpr.polyhedral.program import Hazard
+
+Product = Callable[[str, int, str, int, IndexExpr], Contract]
+"""By its id, the product of a sum, by its number, that leaves so many columns of a tile in a buffer, from one on."""
+Place = tuple[IndexExpr, ...]
+
+
+@dataclass(slots=True)
+class Portions:
+    """The `sums` of a warpgroup, of so many `columns` each, made of portions. `made` are the ids of what adds them."""
+
+    draft: Draft
+    product: MatrixProduct
+    at: Names
+    sums: tuple[str, ...]
+    columns: int
+    made: tuple[str, ...] = field(init=False)
+    starts: tuple[Mapping[str, str], ...] = field(init=False)
+    orders: list[Order] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        assert self.product.depth <= LARGEST_PORTION, "a step is a portion"
+        self.made = self._ids()
+        ids = [factor.id for factor in self.product.factors[1:]]
+        self.starts = tuple({id: self.draft.names.fresh(id) for id in ids} for _ in range(3))
+
+    @property
+    def span(self) -> Span:
+        return self.product.one.update.span
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether registers hold two portions of all sums, and steps are no places of a window."""
+        return not self.product.window.loops and are_pairs(self.columns * len(self.sums))
+
+    @property
+    def width(self) -> int:
+        """The columns of a portion."""
+        return portion_columns(self.columns)
+
+    @property
+    def registers(self) -> int:
+        """Those of a thread for portions."""
+        return self.columns * len(self.sums) if self.in_pairs else self.width // 2
+
+    def zeros(self) -> tuple[Node, ...]:
+        """What the sums begin with."""
+        zero, piece = Const(value=0.0, dtype=F32), self.draft.names.fresh("piece")
+        each = list[Node]()
+        for made, sums in zip(self.made, self.sums, strict=True):
+            id = self.draft.names.fresh(f"{made}_zero")
+
+            def leaf(place: Place, _: Place, id: str = id, sums: str = sums) -> Leaf:
+                return Bind(id=id, buffer=sums, subscripts=place, value=zero, span=self.span)
+
+            each.append(self._each(id, leaf, Origin.INIT, multiply(const(self.width), var(piece))))
+        return (self._loop(piece, self.columns // self.width, *each),)
+
+    def loops(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
+        """All steps of a tile: their products, and what adds them."""
+        return self._pairs(steps, product) if self.in_pairs else self._pieces(steps, product)
+
+    # ---- two steps at a time ----
+
+    def ways_in(self, steps: IndexExpr, way: Callable[[IndexExpr, Turn], WayIn], stages: int) -> tuple[WayIn, ...]:
+        """Those of the first and the second step of a pair, and of a last step alone."""
+        found = []
+        for number, read_by in enumerate(self.starts[:2]):
+            before = (number + stages) % 2  # which of a pair had the slot
+            apart = (number + stages - before) // 2
+            turn = Turn(steps=2, read_by=read_by, freed_by=self.starts[before], apart=apart)
+            found.append(way(const(number), turn))
+        if _rest(steps) != ZERO:
+            last = Turn(steps=0, read_by=self.starts[2], freed_by={}, apart=0)
+            found.append(way(subtract(steps, ONE), last))
+        return tuple(found)
+
+    def brought(self, steps: IndexExpr, ways: Sequence[WayIn]) -> tuple[Node, ...]:
+        """What one thread brings of all steps."""
+        ring = self.at.ring
+        even, odd, *last = ((Acquire(pipe=ring), *way.of_step, *way.copies, Commit(pipe=ring)) for way in ways)
+        return self._by_pairs(steps, (*even, *odd), *last)
+
+    def _pairs(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
+        even, odd = self._portion("even"), self._portion("odd")
+        first = self._ids()
+        both = (
+            *self._started(0, even, first, product),
+            *self._started(1, odd, self.made, product),
+            WaitGroup(kind=GroupKind.WGMMA, behind=1),
+            self._released(1),
+            *self._added(even, first),
+            WaitGroup(kind=GroupKind.WGMMA),
+            self._released(0),
+            *self._added(odd, self.made),
+        )
+        if _rest(steps) == ZERO:
+            return self._by_pairs(steps, both)
+        last = self._ids()
+        alone = (
+            *self._started(2, even, last, product),
+            WaitGroup(kind=GroupKind.WGMMA),
+            self._released(0),
+            *self._added(even, last),
+        )
+        return self._by_pairs(steps, both, alone)
+
+    def _by_pairs(self, steps: IndexExpr, both: tuple[Node, ...], alone: tuple[Node, ...] = ()) -> tuple[Node, ...]:
+        pairs, some = combine(IndexOp.DIV, steps, const(2)), Compare(op=CompareOp.EQ, left=_rest(steps), right=ONE)
+        if alone and _rest(steps) != ONE:
+            alone = (Guard(condition=some, body=alone, uniform=Scope.BLOCK, span=self.span),)
+        return Loop(index=self.at.k, extent=pairs, body=both, span=self.span), *alone
+
+    def _started(
+        self, number: int, portion: tuple[str, ...], ids: tuple[str, ...], product: Product
+    ) -> tuple[Node, ...]:
+        """The products of a step, each into its own registers, which those of `ids` add."""
+        starts = tuple(self.starts[number][factor.id] for factor in self.product.factors[1:])
+        for start, id, own in zip(starts, ids, portion, strict=True):
+            self.orders.append(order(start, id, own, Hazard.FLOW, Scope.WARP, self.span))
+        numbered = enumerate(zip(starts, portion, strict=True))
+        return (
+            Wait(pipe=self.at.ring),
+            Fence(kind=FenceKind.WGMMA),
+            *(product(id, of, into, self.columns, ZERO) for of, (id, into) in numbered),
+            Close(kind=GroupKind.WGMMA),
+        )
+
+    def _added(self, portion: tuple[str, ...], ids: tuple[str, ...]) -> tuple[Node, ...]:
+        pairs = zip(ids, self.sums, portion, strict=True)
+        return tuple(self._adds(id, sums, own, ZERO) for id, sums, own in pairs)
+
+    # ---- some columns at a time ----
+
+    def _pieces(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
+        """The slot of a step is free when the products of its last columns are over."""
+        (portion, *_), pieces = self._portion("portion"), self.columns // self.width
+        body: tuple[Node, ...] = (Wait(pipe=self.at.ring),)
+        last = len(self.sums) - 1
+        for number, (id, sums) in enumerate(zip(self.made, self.sums, strict=True)):
+            piece = self.draft.names.fresh("piece")
+            first = multiply(const(self.width), var(piece))
+            over = Compare(op=CompareOp.EQ, left=var(piece), right=const(pieces - 1))
+            free = Guard(condition=over, body=(self._released(0),), uniform=Scope.BLOCK, span=self.span)
+            made = self.product.factors[1 + number].id
+            self.orders.append(order(made, id, portion, Hazard.FLOW, Scope.WARP, self.span))
+            nodes = (
+                Fence(kind=FenceKind.WGMMA),
+                product(made, number, portion, self.width, first),
+                Close(kind=GroupKind.WGMMA),
+                WaitGroup(kind=GroupKind.WGMMA),
+                *((free,) if number == last else ()),
+                self._adds(id, sums, portion, first),
+            )
+            body += (self._loop(piece, pieces, *nodes),)
+        return (Loop(index=self.at.k, extent=steps, body=body, span=self.span),)
+
+    # ---- of both ----
+
+    def _ids(self) -> tuple[str, ...]:
+        return tuple(self.draft.names.fresh(f"{factor.id}_added") for factor in self.product.factors[1:])
+
+    def _portion(self, word: str) -> tuple[str, ...]:
+        """Registers for a portion of each sum."""
+        layout, reason = wgmma_sums(GROUP_ROWS, self.width), "a portion of the sums of a warpgroup"
+        wanted, local = f"{self.product.result[0]}_{word}", self.draft.local
+        count = len(self.sums) if self.in_pairs else 1
+        return tuple(local(wanted, F32, Memory.REG, layout, reason, span=self.span) for _ in range(count))
+
+    def _released(self, behind: int) -> Node:
+        return first_lane(self.at.lane, Release(pipe=self.at.ring, behind=behind))
+
+    def _adds(self, id: str, sums: str, portion: str, first: IndexExpr) -> Node:
+        """A portion is added to columns of its sums, from one on."""
+
+        def leaf(place: Place, own: Place) -> Leaf:
+            value = Read(buffer=portion, subscripts=own, dtype=F32, span=self.span)
+            return Accumulate(id=id, buffer=sums, subscripts=place, op=AccOp.ADD, value=value, span=self.span)
+
+        return self._each(id, leaf, Origin.COMBINE, first)
+
+    def _each(self, id: str, leaf: Callable[[Place, Place], Leaf], origin: Origin, first: IndexExpr) -> Node:
+        """A leaf for each element of a portion that a thread holds, given its place among the sums and there."""
+        eight, half, one = (self.draft.names.fresh(word) for word in ("eight", "half", "one"))
+        lane = var(self.at.lane)
+        row = add(multiply(const(WARP_ROWS), var(self.at.warp)), combine(IndexOp.DIV, lane, const(4)))
+        x = add(row, multiply(const(EIGHT), var(half)))
+        pair = multiply(const(2), combine(IndexOp.MOD, lane, const(4)))
+        y = add(multiply(const(EIGHT), var(eight)), add(pair, var(one)))
+        node: Node = Generic(id=id, leaf=leaf((x, add(first, y)), (x, y)), origin=origin)
+        for index, extent in ((one, 2), (half, 2), (eight, self.width // EIGHT)):
+            node = self._loop(index, extent, node)
+        return node
+
+    def _loop(self, index: str, extent: int, *body: Node) -> Loop:
+        return Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span)
+
+
+def _rest(steps: IndexExpr) -> IndexExpr:
+    """How many steps are in no pair."""
+    return combine(IndexOp.MOD, steps, const(2))
