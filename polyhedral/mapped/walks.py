@@ -11,7 +11,7 @@ from typing import TypeVar, assert_never
 from texpr.grammar.ast import Condition, IndexExpr, Read, Role
 from texpr.grammar.index.expr import names, negation
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, Turn
+from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
 from texpr.polyhedral.mapped.candidate import Cases
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
@@ -119,9 +119,10 @@ def overlaps(launch: Launch) -> bool:
 
 
 def after_waiting(launch: Launch) -> Launch:
-    """The launch without a wait for the one before it that stands at its start: behind that it is like any other."""
-    waits = bool(launch.body) and isinstance(launch.body[0], AfterLaunch)
-    return replace(launch, body=launch.body[1:]) if waits else launch
+    """The launch without what stands at its start for the launches beside it, a wait for the one before and leave for
+    the next one to begin: behind that it is like any other."""
+    begins = next((k for k, node in enumerate(launch.body) if not isinstance(node, AfterLaunch | TriggerNext)), 0)
+    return replace(launch, body=launch.body[begins:]) if begins else launch
 
 
 def map_nodes(body: Sequence[Node], change: Callable[[Node], Node]) -> tuple[Node, ...]:

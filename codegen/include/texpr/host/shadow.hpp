@@ -27,6 +27,12 @@ struct ByteCell {
   u16 count = 0, limit = 8;  // of that list, and how long it may become before it is pruned
   bool defined = false;
   bool mbarrier = false;  // threads touch it through Mbarrier only
+  u16 updates = 0;        // those of the list that are no reads
+
+  // Whether somebody of the list may be in conflict: most bytes that many threads read are only read.
+  bool may_conflict(Mode mode) const {
+    return mode == Mode::kWrite || (mode == Mode::kRead ? updates != 0 : updates != count);
+  }
 };
 
 // Reads and updates since the last write, as lists in one array; what was given up is used again.
@@ -174,7 +180,7 @@ inline void prune(ByteCell& cell, const Actor& now) {
   ++round;
   seen.resize(std::max<size_t>(seen.size(), 2 * static_cast<size_t>(crew.next_agent)), 0);
   bool foreign[2] = {false, false};
-  cell.count = 0;
+  cell.count = cell.updates = 0;
   u32* link = &cell.others;
   while (*link != 0) {
     const Touch& old = touches.nodes[*link].touch;
@@ -193,6 +199,7 @@ inline void prune(ByteCell& cell, const Actor& now) {
       *link = touches.remove(*link);
     } else {
       ++cell.count;
+      cell.updates += static_cast<u16>(way);
       link = &touches.nodes[*link].next;
     }
   }
@@ -202,11 +209,12 @@ inline void prune(ByteCell& cell, const Actor& now) {
 inline void note(ByteCell& cell, const Touch& touch, const Actor& now) {
   if (touch.mode == Mode::kWrite) {
     while (cell.others != 0) cell.others = touches.remove(cell.others);
-    cell.count = 0;
+    cell.count = cell.updates = 0;
     cell.write = touch;
     return;
   }
   cell.others = touches.add(touch, cell.others);
+  cell.updates += touch.mode != Mode::kRead;
   if (++cell.count >= cell.limit) prune(cell, now);
 }
 
@@ -241,7 +249,7 @@ inline void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& no
     if (!as_mbarrier && written && is_unfenced(cell.write, now, view)) {
       refuse_touch(cell.write, now, mode, what, index, as_mbarrier, unique, "no fence_async shows it to copies");
     }
-    for (u32 k = cell.others; k != 0; k = touches.nodes[k].next) {
+    for (u32 k = cell.may_conflict(mode) ? cell.others : 0; k != 0; k = touches.nodes[k].next) {
       const Touch& other = touches.nodes[k].touch;
       const bool conflict = other.mode != mode;
       if ((conflict || mode == Mode::kWrite) && !is_over(other, now)) {
