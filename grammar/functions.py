@@ -161,7 +161,7 @@ FLOAT_FUNCTIONS = {
     Fn.TANH: FloatFunction(np.tanh, FunctionError(3, 2, 2.0**13), lambda r, v, b: b[0]),
     Fn.SIGMOID: FloatFunction(_sigmoid64, FunctionError(5, 3, 8, 2.0**-126, 1.2), _logistic),
     Fn.ERF: FloatFunction(_erf64, FunctionError(2, 2, 16), lambda r, v, b: 1.13 * b[0]),
-    Fn.NORMCDF: FloatFunction(_normcdf64, FunctionError(6, 8, 256, 2.0**-23), _normal),
+    Fn.NORMCDF: FloatFunction(_normcdf64, FunctionError(12, 8, 256, 2.0**-23), _normal),
     Fn.SIN: FloatFunction(np.sin, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),
     Fn.COS: FloatFunction(np.cos, FunctionError(2, 2, 4, 2.0**-20, 0.0, 2.0**-24), _wave),
 }

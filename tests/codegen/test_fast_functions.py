@@ -1,4 +1,4 @@
-"""The faster functions of `math.cuh` as the device has them, compiled here: over all bf16 and a sample of all f32,
+"""The normal distribution of `math.cuh` as the device has them, compiled here: over all bf16 and a sample of all f32,
 against float64 within the table of docs/numerics.md."""
 
 import ctypes
@@ -13,22 +13,28 @@ from texpr.grammar.ast import Fn
 from texpr.grammar.interpret.bound import FUNCTION_ERRORS
 from texpr.grammar.types import F64
 
+APPROXIMATE = 4  # ulps that the device's reciprocal and power of two may take, which are exact here
 STEP = 4093  # between the f32 that are tried: every exponent of both signs, with two thousand fractions each
 TEXT = """
 #include <cmath>
 namespace device {{
 inline float fma(float a, float b, float c) {{ return std::fmaf(a, b, c); }}
+inline float min(float a, float b) {{ return a < b || a != a ? a : b; }}
+inline float near_exp2(float x) {{ return std::exp2(x); }}
+inline float near_inverse(float x) {{ return 1.0f / x; }}
 inline float fast_exp2(float x) {{  // of the device: what would be denormal is 0
   const float y = std::exp2(x);
   return y < 1.17549435e-38f ? 0.0f : y;
 }}
 using f32 = float;
-{function}
+{functions}
 }}
-extern "C" __attribute__((visibility("default"))) void run(const float* x, float* y, float* gelu, long long n) {{
+extern "C" __attribute__((visibility("default")))
+void run(const float* x, float* y, float* gelu, float* z, long long n) {{
   for (long long i = 0; i < n; ++i) {{
     y[i] = device::fast_normcdf(x[i]);
     gelu[i] = x[i] * y[i];
+    z[i] = device::normcdf(x[i]);
   }}
 }}
 """
@@ -46,10 +52,12 @@ def device_text(name):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fast")
-    library = ctypes.CDLL(str(compile_host(TEXT.format(function=device_text("fast_normcdf")), folder)))
+    library = ctypes.CDLL(
+        str(compile_host(TEXT.format(functions="\n".join(map(device_text, ("normcdf", "fast_normcdf")))), folder))
+    )
 
     def call(x):
-        found = [np.empty_like(x) for _ in range(2)]
+        found = [np.empty_like(x) for _ in range(3)]
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, *found)]
         library.run(*pointers, ctypes.c_longlong(len(x)))
         return found
@@ -69,12 +77,16 @@ def some_of_32_bits():
 def test_the_faster_normal_distribution_is_within_its_bound(run, values):
     x = values()
     x = np.where(np.isnan(x), np.float32(np.nan), x)  # NumPy warns of others
-    got, gelu = run(x)
+    got, gelu, accurate = run(x)
     exact = numerics.apply(Fn.NORMCDF, (x.astype(np.float64),), F64)
     error = FUNCTION_ERRORS[Fn.NORMCDF]
     with np.errstate(all="ignore"):
         within = error.fast_ulps * np.spacing(exact.astype(np.float32)).astype(np.float64) + error.fast_absolute
         number = ~np.isnan(x)
+        left = error.f32_ulps - APPROXIMATE  # of the device's own approximations
+        ulp = np.maximum(np.spacing(exact.astype(np.float32)), 2.0**-149).astype(np.float64)
+        assert np.all(np.abs(accurate - exact)[number] <= left * ulp[number])
+        assert np.all(np.isnan(accurate[~number]))
         assert np.all(np.abs(got - exact)[number] <= within[number])
         assert np.all(np.isnan(got[~number]) | np.isnan(gelu[~number])), "NaN stays"
         finite = np.isfinite(x)
@@ -86,7 +98,8 @@ def test_the_faster_normal_distribution_is_within_its_bound(run, values):
 
 def test_the_ends_of_gelu_are_those_of_its_formula(run):
     x = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**-149, -(2.0**-149), 1e-40], np.float32)
-    _, gelu = run(x)
+    _, gelu, accurate = run(x)
+    assert np.all(np.abs(accurate[:4] - [0.5, 0.5, 1.0, 0.0]) < 3e-7)
     assert gelu[0] == 0 and not np.signbit(gelu[0])
     assert gelu[1] == 0 and np.signbit(gelu[1])
     assert gelu[2] == np.inf and np.isnan(gelu[3]) and np.isnan(gelu[4])

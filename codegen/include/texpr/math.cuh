@@ -196,7 +196,36 @@ TX_FN f64 normcdf(f64 x) {
   return 0.5 * (TX_C(erfc)(y) - 1.1283791670955126 * exp(-y * y) * missed);
 }
 #else
-TX_FN f32 normcdf(f32 x) { return ::normcdff(x); }
+// Within 2^-22 and 2^-23 of the result.
+TX_FN f32 near_exp2(f32 x) {
+  f32 y;
+  asm("ex2.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+TX_FN f32 near_inverse(f32 x) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Of t = |x|, exp(-t^2 / 2) * u * P(v), where u = 1 / (t + 3.75) and v = 1 - 5 u, which is the distribution at -t, or
+// that from 1. The exponent is carried with what its roundings leave. Half as long as CUDA's, within 12 ulp for 5.
+TX_FN f32 normcdf(f32 x) {
+  const f32 t = min(TX_C(fabsf)(x), 15.0f);  // beyond, 0 or 1
+  const f32 u = near_inverse(t + 3.75f);
+  const f32 v = fma(u, -5.0f, 1.0f);
+  f32 p = fma(0.0113645187f, v, -0.0215986297f);
+  p = fma(fma(p, v, -0.0324473307f), v, 0.100833774f);
+  p = fma(fma(p, v, 0.0940054730f), v, -0.718012154f);
+  p = fma(fma(p, v, 1.41954899f), v, -1.60849500f);
+  p = fma(p, v, 1.15380156f);
+  const f32 square = t * t;
+  const f32 power = square * -0.721347511f;
+  f32 rest = fma(square, -9.62981517e-09f, fma(square, -0.721347511f, -power));
+  rest = fma(fma(t, t, -square), -0.721347511f, rest);
+  const f32 e = near_exp2(power);
+  const f32 tail = fma(e, rest * 0.693147182f, e) * (p * u);
+  return TX_C(fabsf)((x > 0.0f ? 1.0f : 0.0f) - tail);
+}
 TX_FN f64 normcdf(f64 x) { return ::normcdf(x); }
 #endif
 
