@@ -280,8 +280,8 @@ TX_FN f32 fast_erf(f32 x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(fma(q, square, 1.0f)));
   return y * p * r;
 }
-// 2^P(|x|), which is the distribution at -|x| within 2^-16 of it and 2^-24, or that from 1: the leading coefficient of P
-// is negative, so that nothing is left of what lies far from 0.
+// 2^P(|x|), which is the distribution at -|x| within 2^-16 of it and 2^-24, or that from 1. The leading coefficient of
+// P is negative, so that nothing is left of what lies far from 0.
 TX_FN f32 fast_normcdf(f32 x) {
   const f32 t = TX_C(fabsf)(x);
   f32 p = fma(-0.000434325746f, t, 0.00681691687f);
