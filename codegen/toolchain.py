@@ -1,4 +1,7 @@
-"""The compilers: finding nvcc and g++, and running them on emitted text with fixed flags.
+"""The compilers: finding NVRTC, nvcc and g++, and running them on emitted text with fixed flags.
+
+For a GPU it is NVRTC where there is one: the same compiler as nvcc, without a host compiler around it, and with no
+standard header to read.
 
 A compiler gets a list of arguments (never a shell's text), one folder of includes (ours), a time limit and a limit on
 its memory. What it says of our text is shown in the lines that `#line` names: those of the `.tex` file. A compiler that
@@ -8,11 +11,11 @@ is our text at fault (E0504).
 
 import os
 import platform
-import re
 import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,10 +25,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from texpr.codegen.cuda.names import comment
+from texpr.codegen.headers import INCLUDE as INCLUDE
+from texpr.codegen.nvrtc import DRIVER, identity, nvrtc_path
 from texpr.grammar.diagnostics import TExprError, error, fail
 from texpr.grammar.endings import at_end, temporary
 
-INCLUDE = Path(__file__).resolve().parent / "include"
 TIMEOUT_S = 300
 PROBE_TIMEOUT_S = 60  # for a version, or a text of a few lines
 MEMORY_KIB = 12 << 20  # of address space, per process of the compiler
@@ -39,6 +43,7 @@ NVCC_FLAGS = (
     "-Xcompiler",
     "-Wall,-Wextra",
 )
+NVRTC_FLAGS = ("-std=c++17", "-lineinfo", "--fmad=false")  # the same: it has no host compiler, and optimises always
 NVCC_WERROR = ("-Werror", "all-warnings")  # our tests ask for it: a newer compiler's new warning stops nobody
 GXX_FLAGS = (
     "-std=c++17",
@@ -61,43 +66,27 @@ GXX_FLAGS = (
 
 # What a working compiler takes whatever our emission does: the standard headers that ours include, and a kernel.
 NVCC_PROBE = "#include <cstdint>\n#include <utility>\n__global__ void probe(int *out) { *out = 1; }\n"
+NVRTC_PROBE = "__global__ void probe(int *out) { *out = 1; }\n"  # it has no standard headers, and ours need none
 GXX_PROBE = '#include <cstdint>\n#include <utility>\n#include <ucontext.h>\nextern "C" int probe() { return 1; }\n'
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """A compiler on this machine: its path, the first line in which it names its version, and what is wrong with it
-    where it cannot even say that."""
+    """A compiler on this machine: its path, the first line in which it names its version (of a library, what tells it
+    from other versions), what is wrong with it where it cannot even say that, and what runs it, where it is a library.
+    """
 
     path: str
     version: str
     fault: str = ""
+    driver: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return "NVRTC" if self.driver else Path(self.path).name
 
     def __str__(self) -> str:
         return f"{self.path} does not work: {self.fault}" if self.fault else f"{self.version} ({self.path})"
-
-
-@cache
-def included(headers: tuple[str, ...]) -> tuple[str, ...]:
-    """These include files and all that they include on a device, by name: what a text that names them needs."""
-    reached: set[str] = set()
-    work = list(headers)
-    while work:
-        path = work.pop()
-        if path not in reached:
-            reached.add(path)
-            work += re.findall(r'^#include "(texpr/[^/"]+\.cuh)"$', _header(path), re.MULTILINE)
-    return tuple(sorted(reached))
-
-
-def header_files(paths: Sequence[str]) -> dict[str, str]:
-    """The texts of our include files by path, for an artifact that is to be complete."""
-    return {path: _header(path) for path in paths}
-
-
-@cache
-def _header(path: str) -> str:
-    return (INCLUDE / path).read_text(encoding="utf-8")
 
 
 def _pypi_tool(name: str) -> str | None:
@@ -118,11 +107,11 @@ def _tool_path(name: str) -> str | None:
     return shutil.which(name) or _pypi_tool(name)
 
 
-def _asked(path: str, pattern: str) -> Compiler:
+def _asked(path: str, pattern: str, driver: tuple[str, ...] = ()) -> Compiler:
     try:
-        done = _run([path, "--version"], Path("/"), PROBE_TIMEOUT_S)
+        done = _run([*driver, path, "--version"], Path("/"), PROBE_TIMEOUT_S)
     except OSError as why:
-        return Compiler(path, "unknown version", why.strerror or str(why))
+        return Compiler(path, "unknown version", why.strerror or str(why), driver)
     line = next((text for text in done.stdout.splitlines() if pattern in text and text.strip()), "")
     if done.code is None:
         fault = f"`--version` took longer than {PROBE_TIMEOUT_S} s"
@@ -130,7 +119,7 @@ def _asked(path: str, pattern: str) -> Compiler:
         fault = f"`--version` ends with exit code {done.code}"
     else:
         fault = "" if line else "`--version` names no version"
-    return Compiler(path, comment(line.strip()) if not fault else "unknown version", fault)
+    return Compiler(path, comment(line.strip()) if not fault else "unknown version", fault, driver)
 
 
 @cache
@@ -141,22 +130,49 @@ def find_nvcc() -> Compiler | None:
 
 
 @cache
+def find_nvrtc() -> Compiler | None:
+    """NVRTC by CUDA_HOME, beside the nvcc on PATH, or of the PyPI package; None where there is none. It is not asked
+    for its version, which takes as long as a small kernel: what is wrong with it is found when it fails."""
+    path = nvrtc_path()
+    if path is None or not sys.executable:
+        return None
+    return Compiler(path, identity(path), driver=(sys.executable, "-I", "-S", str(DRIVER)))
+
+
+@cache
 def find_gxx() -> Compiler | None:
     """g++ on PATH (or clang++); None where there is none. It may have a `fault`."""
     path = shutil.which("g++") or shutil.which("clang++")
     return _asked(path, "") if path else None
 
 
-def nvcc_version() -> str:
-    """What nvcc says of itself; empty where it is missing."""
-    found = find_nvcc()
-    return found.version if found else ""
+def device_compiler(by: str = "") -> Compiler:
+    """The compiler for GPUs: `by` is `nvrtc` or `nvcc`, or empty for NVRTC where there is one and else nvcc. Raises
+    E0503 where there is none. It may have a `fault`."""
+    finders = {"nvrtc": (find_nvrtc,), "nvcc": (find_nvcc,), "": (find_nvrtc, find_nvcc)}[by]
+    found = next((compiler for find in finders if (compiler := find()) is not None), None)
+    if found is None:
+        names = {"nvrtc": "NVRTC was not", "nvcc": "nvcc was not", "": "neither NVRTC nor nvcc was"}[by]
+        raise fail(
+            "E0503",
+            f"{names} found by CUDA_HOME, on PATH or among Python's packages",
+            help='pip install "texpr[cuda]", or use the target cuda-host or cpu',
+        )
+    return found
 
 
 def describe_nvcc() -> str:
     """A sentence on nvcc for `texpr doctor`."""
     found = find_nvcc()
     return str(found) if found else 'not found: pip install "texpr[cuda]", or a CUDA toolkit'
+
+
+def describe_nvrtc() -> str:
+    """A sentence on NVRTC for `texpr doctor`."""
+    found = find_nvrtc()
+    if found is None:
+        return 'not found: nvcc makes cubins, which takes longer; pip install "texpr[cuda]" brings both'
+    return str(_asked(found.path, "release", found.driver))
 
 
 def describe_gxx() -> str:
@@ -285,7 +301,7 @@ def _compile(compiler: Compiler, text: str, job: _Job, folder: Path) -> None:
         try:
             (folder / "kernel.cu").write_text(source, encoding="utf-8")
             result.unlink(missing_ok=True)
-            done = _run([compiler.path, *flags, *job.flags], folder, limit_s)
+            done = _run([*compiler.driver, compiler.path, *flags, *job.flags], folder, limit_s)
         except OSError as why:
             raise _not_working(compiler, why.strerror or str(why), job.help) from None
         return None if done.code == 0 and result.is_file() else done
@@ -298,41 +314,41 @@ def _compile(compiler: Compiler, text: str, job: _Job, folder: Path) -> None:
     if probed is not None:
         why = f"it {_ended(probed)} for a text of a few lines"
         raise _not_working(compiler, why, job.help, _words(probed, folder) or words)
-    name = Path(compiler.path).name
     if failed.code is None:
-        raise fail("E0504", f"{name} took longer than {TIMEOUT_S} s", help="split the kernel")
-    message = f"{name} refused the emitted text"
+        raise fail("E0504", f"{compiler.name} took longer than {TIMEOUT_S} s", help="split the kernel")
+    message = f"{compiler.name} refused the emitted text"
     raise TExprError([error("E0504", message, notes=words, help="please report this as a defect")])
 
 
-def compile_cubin(source: str, arch: str, include: Sequence[Path] = (INCLUDE,), *, werror: bool = False) -> bytes:
-    """The cubin of a `.cu` text for `arch` (such as sm_90a). Raises E0503 without an nvcc that works, E0504 when it
-    refuses the text.
+def compile_cubin(
+    source: str, arch: str, include: Sequence[Path] = (INCLUDE,), *, by: str = "", werror: bool = False
+) -> bytes:
+    """The cubin of a `.cu` text for `arch` (such as sm_90a), by NVRTC, or nvcc where there is none, or what `by` says.
+    Raises E0503 without a compiler that works, E0504 when it refuses the text; with `werror`, for what nvcc warns of.
 
     Equal text and compiler give equal bytes from any folder: the file has one name, and `#line` names the rest.
     """
-    return _device(source, arch, NVCC_WERROR if werror else (), include, "-cubin", "kernel.cubin")
+    flags = NVCC_WERROR if werror else ()
+    return _device(device_compiler("nvcc" if werror else by), source, arch, flags, include, "-cubin", "kernel.cubin")
 
 
-def compile_ptx(source: str, arch: str, include: Sequence[Path] = (INCLUDE,)) -> str:
+def compile_ptx(source: str, arch: str, include: Sequence[Path] = (INCLUDE,), *, by: str = "") -> str:
     """The PTX of a `.cu` text for `arch`, to read. Raises as `compile_cubin`."""
-    return _device(source, arch, (), include, "-ptx", "kernel.ptx").decode()
+    return _device(device_compiler(by), source, arch, (), include, "-ptx", "kernel.ptx").decode()
 
 
-def _device(source: str, arch: str, more: Sequence[str], include: Sequence[Path], kind: str, result: str) -> bytes:
-    found = find_nvcc()
-    if found is None:
-        raise fail(
-            "E0503",
-            "nvcc was not found by CUDA_HOME, on PATH or among Python's packages",
-            help='pip install "texpr[cuda]", or use the target cuda-host or cpu',
-        )
-    help = f"nvcc needs g++ on PATH and must know {arch}; see `texpr doctor`, or use the target cuda-host or cpu"
+def _device(
+    found: Compiler, source: str, arch: str, more: Sequence[str], include: Sequence[Path], kind: str, result: str
+) -> bytes:
+    needs = "NVRTC needs its builtins beside it" if found.driver else "nvcc needs g++ on PATH"
+    help = f"{needs} and must know {arch}; see `texpr doctor`, or use the target cuda-host or cpu"
+    own, probe = (NVRTC_FLAGS, NVRTC_PROBE) if found.driver else (NVCC_FLAGS, NVCC_PROBE)
     with scratch_folder() as folder:
-        includes = [part for path in include for part in ("-I", str(path))]
-        flags = [*NVCC_FLAGS, f"-arch={arch}", kind, "-o", result, "kernel.cu"]
-        job = _Job(flags=flags, ours=[*more, *includes], result=result, probe=NVCC_PROBE, help=help)
-        _compile(found, source, job, folder)
+        flags = [*own, f"-arch={arch}", kind, "-o", result, "kernel.cu"]
+        includes = [f"-I{path}" for path in include]
+        _compile(
+            found, source, _Job(flags=flags, ours=[*more, *includes], result=result, probe=probe, help=help), folder
+        )
         return (folder / result).read_bytes()
 
 

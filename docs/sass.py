@@ -1,6 +1,6 @@
 """Makes the page that goes from the three lines of a product to its machine code.
 
-    python docs/sass.py          (with nvcc and nvdisasm)
+    python docs/sass.py          (with NVRTC and nvdisasm)
 
 Writes `sass.md` beside this file. A test compares it with what the compiler says now; after a change `pytest
 tests/texpr/test_sass_page.py --update-golden` writes it, too.
@@ -57,7 +57,7 @@ here.
 
 
 def made() -> str:
-    """The page. Raises E0503 without nvcc or nvdisasm."""
+    """The page. Raises E0503 without a compiler or nvdisasm."""
     import texpr
     from texpr.codegen.line_table import line_tables
     from texpr.codegen.sass import listings

@@ -221,7 +221,7 @@ EXPLANATIONS: dict[str, Explanation] = {
         "kernel k(A: f32[32]) { fully par 32 |l| #align(32) #block { A[l] = 1.0 } }",
         "kernel k(A: f32[32]) { par 32 l { A[l] = 1.0 } }",
     ),
-    "E0503": Explanation('`pip install "texpr[cuda]"` brings nvcc; `cpu` needs no compiler at all.'),
+    "E0503": Explanation('`pip install "texpr[cuda]"` brings NVRTC and nvcc; `cpu` needs no compiler at all.'),
     "E0505": Explanation("Build the artifact again with this version; `cpu` and `cuda-host` artifacts hold text only."),
     "E0601": Explanation(
         "The arrays' number, type, shape, strides and alignment are checked before anything runs. On a GPU a call runs "

@@ -88,6 +88,6 @@ def load(folder: str | Path) -> Launcher:
         raise fail(
             "E0505",
             f"this artifact of {manifest.name} for {manifest.target} holds source text only",
-            help="compile the kernel in this process, or build it for a cuda target where nvcc is installed",
+            help="compile the kernel in this process, or build it for a cuda target where NVRTC or nvcc is installed",
         )
     return Launcher(manifest, CudaBackend(files[cubins[0]], launch_steps(manifest.host)))

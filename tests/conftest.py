@@ -78,6 +78,14 @@ def _set_levels(patch: pytest.MonkeyPatch, numba_level: int, gxx_level: str) -> 
     patch.setattr("texpr.codegen.toolchain.GXX_FLAGS", tuple(gxx_level if f == "-O1" else f for f in flags))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _builds_are_made() -> Iterator[None]:
+    """No build comes from the cache, whatever a test has put in the place of a part of the compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("texpr.kept.cache_folder", lambda: None)
+        yield
+
+
 HOST_HEADERS = """#include "texpr/host/host.hpp"
 #include "texpr/kernel.cuh"
 #include "texpr/registers.cuh"
@@ -157,6 +165,14 @@ def need_nvdisasm() -> None:
 
 
 @pytest.fixture(scope="session")
+def need_nvrtc() -> None:
+    """For tests marked `nvrtc`."""
+    from texpr.codegen.toolchain import find_nvrtc
+
+    _need("NVRTC", find_nvrtc())
+
+
+@pytest.fixture(scope="session")
 def need_gxx() -> None:
     """For tests marked `gxx`."""
     from texpr.codegen.toolchain import find_gxx
@@ -180,6 +196,6 @@ def need_mpi() -> None:
 @pytest.fixture(autouse=True)
 def _tools_of_markers(request: pytest.FixtureRequest) -> None:
     """The markers of tools ask for these by themselves."""
-    for marker in ("nvcc", "nvdisasm", "gxx", "mpi"):
+    for marker in ("nvcc", "nvdisasm", "nvrtc", "gxx", "mpi"):
         if request.node.get_closest_marker(marker) is not None:
             request.getfixturevalue(f"need_{marker}")

@@ -2,7 +2,7 @@
 
 cpu         the generated Numba text, compiled in this process
 cuda-host   the generated CUDA text, compiled by g++ with the checking host header
-cuda        the generated CUDA text, compiled by nvcc, loaded through cuda-core and launched by the driver
+cuda        the generated CUDA text, compiled by NVRTC or nvcc, loaded through cuda-core and launched by the driver
 """
 
 import json
@@ -42,43 +42,52 @@ def launcher_for(build: "Build") -> Callable[..., None]:
 
 
 def ptx_of(build: "Build") -> str:
-    """The build's PTX. Raises E0503 without nvcc, E0502 for a target of the CPU."""
+    """The build's PTX. Raises E0503 without a compiler, E0502 for a target of the CPU."""
     from texpr.codegen.toolchain import compile_ptx
 
     emission: Emission = build.result("emit")
     if build.target.family is Family.CPU:
         raise fail("E0502", f"target {build.target.name} has no PTX", help="compile for a target cuda:sm_XX")
-    return compile_ptx(emission.source, build.target.arch)
+    return compile_ptx(emission.source, build.target.arch, by=_compiler_asked_for())
+
+
+def _compiler_asked_for() -> str:
+    """What `TEXPR_DEVICE_COMPILER` names: a compiler, or none. Raises E0607."""
+    from texpr.options import one_of
+    from texpr.settings import settings
+
+    return one_of("TEXPR_DEVICE_COMPILER", settings().device_compiler, ("", "nvrtc", "nvcc"))
 
 
 def cubin_of(build: "Build") -> bytes:
-    """The build's cubin, from the cache or from nvcc. Raises E0503 without nvcc."""
-    from texpr.cache import cached
-    from texpr.codegen.toolchain import compile_cubin, nvcc_version
-
+    """The build's cubin, from the cache or from a compiler. Raises E0503 without one."""
     emission: Emission = build.result("emit")
-    parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
-    parts |= {"arch": build.target.arch, "nvcc": nvcc_version()}
-    return cached("cubin", parts, lambda: compile_cubin(emission.source, build.target.arch))
+    return _cubin(build, emission.source)
 
 
 def placed_cubin_of(build: "Build") -> bytes:
     """The build's cubin, made of a text that differs in `#line` alone: it tells of every instruction whether it is of a
-    statement, and of which. Raises E0503 without nvcc."""
-    from texpr.cache import cached
+    statement, and of which. Raises E0503 without a compiler."""
     from texpr.codegen.cuda.emit import emit_cuda
-    from texpr.codegen.toolchain import compile_cubin, nvcc_version
 
-    source = emit_cuda(build.result("plan"), build.target, exact=True).source
+    return _cubin(build, emit_cuda(build.result("plan"), build.target, exact=True).source)
+
+
+def _cubin(build: "Build", source: str) -> bytes:
+    """The cubin of a text with the headers of the build's own."""
+    from texpr.cache import cached
+    from texpr.codegen.toolchain import compile_cubin, device_compiler
+
     emission: Emission = build.result("emit")
-    parts = {name: content.decode() for name, content in emission.files.items() if name != emission.main}
-    parts |= {emission.main: source, "arch": build.target.arch, "nvcc": nvcc_version()}
-    return cached("cubin", parts, lambda: compile_cubin(source, build.target.arch))
+    by = _compiler_asked_for()
+    parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
+    parts |= {emission.main: source, "arch": build.target.arch, "compiler": str(device_compiler(by))}
+    return cached("cubin", parts, lambda: compile_cubin(source, build.target.arch, by=by))
 
 
 def occupancy_of(build: "Build") -> "dict[str, Occupancy]":
     """What every kernel of a build takes of a multiprocessor, by its symbol, as its cubin and its launch say. Raises
-    E0503 without nvcc, E0502 for a target that has no cubin."""
+    E0503 without a compiler, E0502 for a target that has no cubin."""
     from texpr.codegen.resources import occupancy, resources
     from texpr.runtime.load import launch_steps
 
@@ -93,7 +102,7 @@ def occupancy_of(build: "Build") -> "dict[str, Occupancy]":
 
 
 def binaries_of(build: "Build") -> dict[str, bytes]:
-    """The files of an artifact that nvcc makes: the cubin, and what its kernels take. Raises E0503 without nvcc."""
+    """The files of an artifact that a compiler makes: the cubin, and what its kernels take. Raises E0503."""
     emission: Emission = build.result("emit")
     kernels = {
         name: {

@@ -46,7 +46,7 @@ def doctor_report() -> dict[str, str]:
     from importlib.metadata import version as installed
 
     from texpr.cache import cache_folder, entries, folder_fault
-    from texpr.codegen.toolchain import describe_gxx, describe_nvcc
+    from texpr.codegen.toolchain import describe_gxx, describe_nvcc, describe_nvrtc
     from texpr.version import VERSION
 
     report = {"texpr": VERSION, "python": platform.python_version(), "platform": platform.platform()}
@@ -55,7 +55,7 @@ def doctor_report() -> dict[str, str]:
             report[package] = installed(package)
         except PackageNotFoundError:
             report[package] = "not installed"
-    report["nvcc"], report["g++"] = describe_nvcc(), describe_gxx()
+    report |= {"nvrtc": describe_nvrtc(), "nvcc": describe_nvcc(), "g++": describe_gxx()}
     report["gpu"] = _describe_gpu()
     folder = cache_folder()
     fault = folder_fault()

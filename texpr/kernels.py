@@ -156,7 +156,7 @@ class Kernel:
         Raises:
             TExprError: with every diagnostic of the program.
         """
-        from texpr.pipeline import build
+        from texpr.kept import build_or_kept
 
         refuse_misspelt(size_values, COMPILE_OPTIONS, self._size_names)
         machine, last, checks = target_of(target), stage_name(stop_after), flag("checks", checks)
@@ -167,7 +167,7 @@ class Kernel:
         refuse_unknown(self.name, (*free, *costs), [size.name for size in kernel.sizes])
         choices = tuning.chosen(kernel, machine, bound, mapping, tuned)
         how: dict[str, Any] = {"hints": costs, "objective": objective, "choices": choices, "checks": checks}
-        made = build(kernel, machine, sizes=bound, stop_after=last, **how)
+        made = build_or_kept(kernel, machine, sizes=bound, stop_after=last, **how)
         compiled = Compiled(made, warnings)
         warn_users(compiled.warnings)
         return compiled
@@ -325,7 +325,7 @@ class Compiled:
 
     @property
     def ptx(self) -> str:
-        """What nvcc makes of the CUDA text, to read. Raises E0503 without nvcc, E0502 for a target that has none."""
+        """What NVRTC or nvcc makes of the CUDA text, to read. Raises E0503 without both, E0502 where there is none."""
         from texpr.execute import ptx_of
 
         return ptx_of(self.build)
@@ -351,8 +351,8 @@ class Compiled:
         self._launcher(*args, stream=stream, **kwargs)
 
     def save(self, folder: str | Path, *, source_only: bool = False) -> Path:
-        """Write the artifact: text, headers, C header, manifest, and a cubin where the target has one and nvcc is
-        there. An older artifact is replaced as a whole. Raises E0503 when nvcc is missing (`source_only=True` goes
+        """Write the artifact: text, headers, C header, manifest, and a cubin where the target has one. An older
+        artifact is replaced as a whole. Raises E0503 when NVRTC and nvcc are missing (`source_only=True` goes
         without), E0606 for a folder that holds anything else, E0608 where there is no room."""
         from texpr.codegen.artifact import save_artifact
 

@@ -9,13 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """`cache_dir` is None where `TEXPR_CACHE_DIR=off` or there is no home; `debug` shows the traceback of a defect."""
+    """`cache_dir` is None where `TEXPR_CACHE_DIR=off` or there is no home; `debug` shows the traceback of a defect;
+    `device_compiler` is what `TEXPR_DEVICE_COMPILER` names, empty where NVRTC is taken if there is one."""
 
     cache_dir: Path | None
     debug: bool
+    device_compiler: str
 
 
-KNOWN = ("TEXPR_CACHE_DIR", "TEXPR_DEBUG")
+KNOWN = ("TEXPR_CACHE_DIR", "TEXPR_DEBUG", "TEXPR_DEVICE_COMPILER")
 
 
 def unknown_variables() -> tuple[str, ...]:
@@ -47,4 +49,8 @@ def settings() -> Settings:
         folder = Path(given)
     else:
         folder = _home_cache()
-    return Settings(cache_dir=folder, debug=os.environ.get("TEXPR_DEBUG", "") not in ("", "0"))
+    return Settings(
+        cache_dir=folder,
+        debug=os.environ.get("TEXPR_DEBUG", "") not in ("", "0"),
+        device_compiler=os.environ.get("TEXPR_DEVICE_COMPILER", ""),
+    )

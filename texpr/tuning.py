@@ -319,7 +319,7 @@ class _Course:
 
 
 def _built(compiled: "Compiled") -> None:
-    """Have nvcc make what the launcher then finds in the cache; other targets build when they are made ready."""
+    """Have a compiler make what the launcher then finds in the cache; other targets build when they are made ready."""
     from texpr.execute import cubin_of
 
     if compiled.build.target.family is Family.CUDA:

@@ -17,7 +17,7 @@ from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.cuda.sync import needed_headers
 from texpr.codegen.cuda.wide import headers
-from texpr.codegen.toolchain import included
+from texpr.codegen.headers import included
 from texpr.codegen.writer import Writer
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.mapped.planned import PlannedProgram

@@ -77,6 +77,12 @@ class Block:
         """Whether tiles reach beyond a side's extent."""
         return not linear(side.extent).is_multiple(self.choice.tile[side.index], self.draft.problem.divisors)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither tiles of single indices nor steps reach beyond what there is."""
+        whole = linear(self.one.extent).is_multiple(self.choice.depth, self.draft.problem.divisors)
+        return whole and not any(side.joins or self.cut(side) for side in self.one.sides)
+
 
 class Brought:
     """One factor on its way: `next` are the registers that it goes through, `part` those of the products at hand."""

@@ -1,5 +1,6 @@
 """Orders: which instances of a launch must be over before which others begin, between threads of one block."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from texpr.grammar.source import NO_SPAN, Span
@@ -13,10 +14,10 @@ class Order:
     """Instances of `source` must be over before instances of `sink` begin, between threads of one `scope`.
 
     `carried_by` is the loop of the launch that separates them (None: the same iteration of all common loops). `met` are
-    the instances that meet, whose last two dimensions are a lane and a warp, and `distance` is how many iterations of
-    the carrying loop lie between source and sink at least (None where none carries it). `buffer` and `hazard` are the
-    reason that a barrier prints. An order that took too many steps to compute is not `computed`, has no `met`, and is
-    required all the same.
+    the instances that meet, those of one thread too, whose last two dimensions are a lane and a warp, and `distance` is
+    how many iterations of the carrying loop lie between source and sink at least (None where none carries it). `buffer`
+    and `hazard` are the reason that a barrier prints. An order that took too many steps to compute is not `computed`,
+    has no `met`, and is required all the same.
     """
 
     source: str
@@ -36,13 +37,17 @@ class Order:
         """`{ thread[lane, warp] -> thread[lane', warp'] }`: between which threads, for those who look at it."""
         found: isl.Map | None = None
         for pairs in self.met:
-            found = _threads(pairs) if found is None else found.union(_threads(pairs))
+            for apart in _threads(pairs):
+                found = apart if found is None else found.union(apart)
         return found
 
 
-def _threads(pairs: isl.Map) -> isl.Map:
-    """The threads of instances."""
+def _threads(pairs: isl.Map) -> Iterator[isl.Map]:
+    """The threads of instances, of two that differ in their lane or in their warp."""
     for side in (isl.dim_type.in_, isl.dim_type.out):
         pairs = pairs.project_out(side, 0, pairs.dim(side) - 2).set_tuple_name(side, "thread")
         pairs = pairs.set_dim_name(side, 0, "lane").set_dim_name(side, 1, "warp")
-    return pairs
+    for digit in range(2):
+        place = (isl.dim_type.in_, digit, isl.dim_type.out, digit)
+        yield pairs.order_lt(*place)
+        yield pairs.order_gt(*place)

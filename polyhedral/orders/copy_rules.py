@@ -61,7 +61,8 @@ class CopyRules:
         """The thread fenced its registers after it touched those that the product reads or writes."""
         buffers = self.points.trace.program.buffers
         held = {v.buffer for v in (node.a, node.b, node.c) if buffers[v.buffer].memory is Memory.REG}
-        for earlier in reversed([n for n in self.points.of_thread(number, thread) if n < number]):
+        own, place = self.points.of_thread(number, thread)
+        for earlier in (own[n] for n in range(place - 1, -1, -1)):
             other = self.points.trace.events[earlier].node
             if isinstance(other, Fence) and other.kind is FenceKind.WGMMA:
                 return

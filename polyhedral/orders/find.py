@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, tee
 
 from texpr.grammar.ast import Condition, IndexVar
 from texpr.grammar.diagnostics import TExprError, error
@@ -226,18 +227,17 @@ class _Finder:
         if first is None or second is None:
             return unknown
         width = first.dim(IN) + second.dim(IN) + first.dim(isl.dim_type.param)
-        answer, pairs = unknown, first
+        answer = unknown
         with self._within_steps(span, width):
             met = self.program.facts.within(meetings(self._together(first, second), loops, carried))
-            lanes, warps = across_lanes(met), across_warps(met)
-            scope = Scope.WARP if warps.is_empty() else Scope.BLOCK
-            if scope is Scope.WARP and lanes.is_empty():
+            warps, same_warps = tee(across_warps(met))
+            scope = Scope.WARP if all(part.is_empty() for part in warps) else Scope.BLOCK
+            if scope is Scope.WARP and all(part.is_empty() for part in across_lanes(met)):
                 return None
-            pairs = lanes.union(warps)
-            answer = _Answer(scope=scope, met=pairs, distance=far)
+            answer = _Answer(scope=scope, met=met, distance=far)
         if answer.met is not None and far is not None:
             with self._within_steps(span, width):
-                answer = replace(answer, distance=least_distance(pairs, carried))
+                answer = replace(answer, distance=least_distance(chain(same_warps, across_lanes(met)), carried))
         return answer
 
     def _together(self, first: isl.Map, second: isl.Map) -> isl.Map:

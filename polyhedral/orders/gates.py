@@ -1,9 +1,10 @@
 """Barriers in a happens-before graph: a gate for each turn, behind all that arrive and before all that wait."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.sync import Action
@@ -28,7 +29,7 @@ class Gates:
     points: Points
     findings: Findings
     gates: dict[tuple[Hashable, int], Gate] = field(default_factory=dict)
-    arrivals: dict[tuple[Hashable, int, int], np.ndarray[tuple[int], np.dtype[np.int64]]] = field(default_factory=dict)
+    arrivals: dict[tuple[Hashable, int, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def come(
         self,
@@ -48,8 +49,8 @@ class Gates:
         arrives = action is not Action.WAIT
         counts = self.arrivals.setdefault((key, event.launch, event.block), np.zeros(len(event.who), dtype=np.int64))
         if arrives:
-            for turn, came in zip(*np.unique(counts[here], return_counts=True), strict=True):
-                self.gates.setdefault((key, int(turn)), Gate(needed, text, event.span)).came += int(came)
+            for turn, came in _counted(counts[here]):
+                self.gates.setdefault((key, turn), Gate(needed, text, event.span)).came += came
         for thread in self.points.threads(number):
             if not here[thread]:
                 continue
@@ -78,3 +79,11 @@ class Gates:
         for gate in self.gates.values():
             if gate.came != gate.needed:
                 self.findings.fault(f"{gate.came} of {gate.needed} threads arrive at `{gate.text}`", gate.span)
+
+
+def _counted(turns: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
+    """Each number of an array, and how often it is there."""
+    if turns.size and (turns == turns[0]).all():  # nearly always, and much sooner known
+        return ((int(turns[0]), turns.size),)
+    values, counts = np.unique(turns, return_counts=True)
+    return zip(values.tolist(), counts.tolist(), strict=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Graph:
-    """Points by name, numbered as they come, each with the numbers of those directly before it."""
+    """Points, numbered as they come, each with the numbers of those directly before it; some have a name."""
 
     numbers: dict[Hashable, int] = field(default_factory=dict)
     before: list[list[int]] = field(default_factory=list)
@@ -19,6 +19,13 @@ class Graph:
             self.before.append([])
             self.awaited.append([])
         return number
+
+    def fresh(self, count: int) -> int:
+        """So many points without a name; the number of the first."""
+        first = len(self.before)
+        self.before += [[] for _ in range(count)]
+        self.awaited += [[] for _ in range(count)]
+        return first
 
     def wait(self, first: int, then: int) -> None:
         """The second point comes after the first one, and what happened before that may not be seen."""

@@ -173,9 +173,12 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
     for number, launch in enumerate(every):
         for order in _orders(launch, points.trace.program.buffers):
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
+            begins: dict[tuple[int, int], int | None] = {}  # by source and thread: the sink is one operator
             for source, sink in _pairs(points, order, number):
                 for a, b in _threads(points, order, source, sink):
-                    first = _begin(points, order, source, sink, a)
+                    if (source, a) not in begins:
+                        begins[source, a] = _begin(points, order, source, sink, a)
+                    first = begins[source, a]
                     if first is None:
                         yield 0, 0, Fault(f"no fence shows {order.sink} what {order.source} wrote", order.sink_span)
                     else:
@@ -253,7 +256,8 @@ def _begin(points: Points, order: Order, source: int, sink: int, thread: int) ->
         return points.reads(source, thread) if order.hazard is Hazard.ANTI else points.writes(source, thread)
     if not _of_other_proxy(points, then, order.buffer) or order.hazard is Hazard.ANTI:
         return points.goes_on(source, thread)
-    behind = (n for n in points.of_thread(source, thread) if n > source)
+    own, place = points.of_thread(source, thread)
+    behind = (own[n] for n in range(place + 1, len(own)))
     fence = next((n for n in behind if _is_fence(points.trace.events[n])), None)
     return None if fence is None else points.goes_on(fence, thread)
 

@@ -1,5 +1,6 @@
 """The points of a happens-before graph: events of the threads that stand for all others."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -44,7 +45,8 @@ class Findings:
 
 @dataclass(slots=True)
 class Points:
-    """Two points for each event and standing thread, and two more of an asynchronous copy."""
+    """Two points for each event and standing thread, and two more of an asynchronous copy: `places` has the number of
+    the first, and they are neighbours."""
 
     trace: Trace
     graph: Graph = field(default_factory=Graph)
@@ -52,6 +54,8 @@ class Points:
     standing: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     blocks: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     taking_part: list[list[int]] = field(default_factory=list)  # the standing threads of each event
+    places: dict[tuple[int, int], int] = field(default_factory=dict)
+    in_turn: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # the events of a standing thread
 
     def __post_init__(self) -> None:
         for key, numbers in by_block(self.trace):
@@ -83,16 +87,17 @@ class Points:
 
     def _chain(self, key: tuple[int, int], thread: int) -> None:
         last = self.begin(*key)
-        for number in self.blocks[key]:
-            event = self.trace.events[number]
-            if not event.who[thread]:
-                continue
-            self.graph.edge(last, self.comes(number, thread))
-            last = self.goes_on(number, thread)
-            self.graph.edge(self.comes(number, thread), last)
-            if goes_on_alone(event.node):
-                self.graph.edge(last, self.reads(number, thread))
-                self.graph.edge(self.reads(number, thread), self.writes(number, thread))
+        events = self.trace.events
+        own = self.in_turn[*key, thread] = [n for n in self.blocks[key] if events[n].who[thread]]
+        for number in own:
+            alone = goes_on_alone(events[number].node)
+            comes = self.places[number, thread] = self.graph.fresh(4 if alone else 2)
+            self.graph.edge(last, comes)
+            last = comes + 1
+            self.graph.edge(comes, last)
+            if alone:
+                self.graph.edge(last, comes + 2)
+                self.graph.edge(comes + 2, comes + 3)
         self.graph.edge(last, self.end(*key))
 
     def near(self, name: str, scope: Scope) -> dict[tuple[int, int] | None, list[int]]:
@@ -111,10 +116,11 @@ class Points:
         """The standing threads that take part in an event."""
         return self.taking_part[number]
 
-    def of_thread(self, number: int, thread: int) -> list[int]:
-        """The events of a thread of the block that an event is of."""
+    def of_thread(self, number: int, thread: int) -> tuple[list[int], int]:
+        """The events of a standing thread of the block that an event is of, and the place of the event among them."""
         event = self.trace.events[number]
-        return [n for n in self.blocks[event.launch, event.block] if self.trace.events[n].who[thread]]
+        own = self.in_turn[event.launch, event.block, thread]
+        return own, bisect_left(own, number)
 
     def begin(self, launch: int, block: int) -> int:
         return self.graph.point(("begin", launch, block))
@@ -133,25 +139,24 @@ class Points:
         return point
 
     def comes(self, number: int, thread: int) -> int:
-        return self.graph.point(("comes", number, thread))
+        return self.places[number, thread]
 
     def goes_on(self, number: int, thread: int) -> int:
-        return self.graph.point(("goes on", number, thread))
+        return self.places[number, thread] + 1
 
     def reads(self, number: int, thread: int) -> int:
-        return self.graph.point(("reads", number, thread))
+        """Where what goes on alone has read."""
+        return self.places[number, thread] + 2
 
     def writes(self, number: int, thread: int) -> int:
-        return self.graph.point(("writes", number, thread))
+        return self.places[number, thread] + 3
 
     def names(self, points: Iterable[int]) -> str:
         """The syncs among these points, in words."""
-        name_of = {number: name for name, number in self.graph.numbers.items()}
+        events = {comes + n: number for (number, _), comes in self.places.items() for n in range(2)}
         texts: dict[str, None] = {}
-        for point in points:
-            match name_of[point]:
-                case ("comes" | "goes on", int(number), _):
-                    node = self.trace.events[number].node
-                    if isinstance(node, Sync):
-                        texts.setdefault(sync_text(node))
+        for number in (events[point] for point in points if point in events):
+            node = self.trace.events[number].node
+            if isinstance(node, Sync):
+                texts.setdefault(sync_text(node))
         return ", ".join(texts)

@@ -6,7 +6,7 @@ block's digits are parameters; the digits that a thread's number determines are 
     par 64 b { … t[63 - b] … } in seq K k      { [k, lane, warp] -> [63 - 32*warp - lane] : 0 <= k < K, … }
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from texpr.grammar.ast import Condition, Gather
 from texpr.polyhedral import isl
@@ -51,25 +51,34 @@ def meetings(pairs: isl.Map, loops: int, carried: int) -> isl.Map:
     return pairs
 
 
-def across_lanes(pairs: isl.Map) -> isl.Map:
-    """Those of different lanes, of whichever warps."""
-    return _apart(pairs, 2)
-
-
-def across_warps(pairs: isl.Map) -> isl.Map:
-    """Those of different warps."""
+def across_warps(pairs: isl.Map) -> Iterator[isl.Map]:
+    """Those of different warps, in parts: each takes isl as long as the question whether it is empty."""
     return _apart(pairs, 1)
 
 
-def _apart(pairs: isl.Map, from_end: int) -> isl.Map:
+def across_lanes(pairs: isl.Map) -> Iterator[isl.Map]:
+    """Those of different lanes, of whichever warps, likewise."""
+    return _apart(pairs, 2)
+
+
+def _apart(pairs: isl.Map, from_end: int) -> Iterator[isl.Map]:
     """The pairs that differ in a dimension of the thread."""
     place = (IN, pairs.dim(IN) - from_end, OUT, pairs.dim(OUT) - from_end)
-    return pairs.order_lt(*place).union(pairs.order_gt(*place))
+    yield pairs.order_lt(*place)
+    yield pairs.order_gt(*place)
 
 
-def least_distance(pairs: isl.Map, loop: int) -> int:
-    """The fewest iterations of a loop that lie between instances."""
-    for side in (IN, OUT):
-        pairs = pairs.project_out(side, loop + 1, pairs.dim(side) - loop - 1).project_out(side, 0, loop)
-    (least,) = isl.least_point(pairs.deltas().project_out_all_params())
+def least_distance(parts: Iterable[isl.Map], loop: int) -> int:
+    """The fewest iterations of a loop that lie between instances, which have one at least: no more than one is less."""
+    least: int | None = None
+    for pairs in parts:
+        if pairs.is_empty():
+            continue
+        for side in (IN, OUT):
+            pairs = pairs.project_out(side, loop + 1, pairs.dim(side) - loop - 1).project_out(side, 0, loop)
+        (own,) = isl.least_point(pairs.deltas().project_out_all_params())
+        if own == 1:
+            return own
+        least = own if least is None else min(least, own)
+    assert least is not None, "some instances meet"
     return least

@@ -58,7 +58,7 @@ def test_a_broken_nvcc_is_an_error_of_the_environment(name, monkeypatch, tmp_pat
         monkeypatch.setattr(toolchain, "PROBE_TIMEOUT_S", 0.3)
     program(tmp_path / "nvcc", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a"))
+    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a", by="nvcc"))
     assert diagnostic.code == "E0503", diagnostic
     assert f"{tmp_path}/nvcc does not work" in diagnostic.message and why in diagnostic.message
     assert "texpr doctor" in diagnostic.help
@@ -78,7 +78,7 @@ def test_a_compiler_that_cannot_be_executed_is_passed_over_or_named(monkeypatch,
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "nvcc").mkdir()  # a folder may be entered, which looks like the right to execute it
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a"))
+    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a", by="nvcc"))
     assert diagnostic.code == "E0503" and "nvcc does not work" in diagnostic.message
 
 
@@ -89,14 +89,14 @@ def test_an_nvcc_without_a_host_compiler_says_that_it_needs_one(monkeypatch, tmp
     program(tmp_path / "nvcc", f'exec "{real.path}" "$@"')
     toolchain.find_nvcc.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
-    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a"))
+    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_90a", by="nvcc"))
     assert diagnostic.code == "E0503" and "g++ on PATH" in diagnostic.help
     assert any("gcc" in note or "host compiler" in note for note in diagnostic.notes)
 
 
 @pytest.mark.nvcc
 def test_an_architecture_that_nvcc_does_not_know_is_not_our_text_s_fault():
-    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_999"))
+    diagnostic = refusal(lambda: toolchain.compile_cubin(KERNEL, "sm_999", by="nvcc"))
     assert diagnostic.code == "E0503" and "sm_999" in diagnostic.help
 
 

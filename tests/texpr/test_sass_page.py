@@ -8,13 +8,13 @@ import pytest
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
-@pytest.mark.nvcc
+@pytest.mark.nvrtc
 @pytest.mark.nvdisasm
 def test_the_page_is_what_the_compiler_says(request: pytest.FixtureRequest) -> None:
-    from texpr.codegen.toolchain import nvcc_version
+    from texpr.codegen.toolchain import describe_nvrtc
 
-    if "release 13.0" not in nvcc_version():
-        pytest.skip("another nvcc makes other machine code")
+    if "release 13.0" not in describe_nvrtc():
+        pytest.skip("another NVRTC makes other machine code")
     spec = importlib.util.spec_from_file_location("sass_page", DOCS / "sass.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

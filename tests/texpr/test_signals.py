@@ -99,7 +99,7 @@ def test_a_signal_ends_the_compiler_and_leaves_nothing(name: str, add: Path, tmp
     (tools / "nvcc").chmod(0o755)
     environment = {
         **os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(scratch), "PIDS": str(pids),
-        "CUDA_HOME": "", "TEXPR_CACHE_DIR": str(tmp_path / "cache"),
+        "CUDA_HOME": "", "TEXPR_CACHE_DIR": str(tmp_path / "cache"), "TEXPR_DEVICE_COMPILER": "nvcc",
     }  # fmt: skip
     # A signal that was ignored at the start stays ignored.
     ignoring = "trap '' HUP; exec \"$@\"" if name == "SIGTERM" else 'exec "$@"'

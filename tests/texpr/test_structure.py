@@ -187,9 +187,10 @@ def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
 READ_BY_REGEX = {
     "codegen/cpu/names.py": "names of the program",
     "codegen/cuda/names.py": "names of the program and of its launches",
+    "codegen/headers.py": "includes of the hand-written headers",
     "codegen/manifest_io.py": "digests",
     "codegen/replace.py": "folders that a killed writer left",
-    "codegen/toolchain.py": "includes of the hand-written headers",
+    "codegen/nvrtc.py": "names of shared libraries",
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
 import numpy as np, texpr
-from texpr.codegen.toolchain import header_files
+from texpr.codegen.headers import header_files
 kernel = texpr.parse("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = gelu(A[i]) } }").only
 compiled = kernel.compile("cuda:sm_90a", N=8)
 assert any(name.startswith("include/") for name in compiled.build.result("emit").files)

@@ -39,9 +39,9 @@ TX_FN T unpack(typename WordOf<sizeof(T)>::type word, int shift) {
   T x;
   if constexpr (sizeof(T) == 1) {
     const u8 byte = static_cast<u8>(word >> shift);
-    __builtin_memcpy(&x, &byte, 1);
+    TX_COPY(&x, &byte, 1);
   } else {
-    __builtin_memcpy(&x, &word, sizeof(T));
+    TX_COPY(&x, &word, sizeof(T));
   }
   return x;
 }
@@ -50,10 +50,10 @@ template <class T>
 TX_FN typename WordOf<sizeof(T)>::type repack(typename WordOf<sizeof(T)>::type word, T x, int shift) {
   if constexpr (sizeof(T) == 1) {
     u8 byte;
-    __builtin_memcpy(&byte, &x, 1);
+    TX_COPY(&byte, &x, 1);
     return static_cast<u16>((word & ~(0xff << shift)) | byte << shift);
   } else {
-    __builtin_memcpy(&word, &x, sizeof(T));
+    TX_COPY(&word, &x, sizeof(T));
     return word;
   }
 }

@@ -33,7 +33,7 @@ template <class To, class From>
 inline To bit_cast(From x) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
   To to;
-  __builtin_memcpy(&to, &x, sizeof to);
+  TX_COPY(&to, &x, sizeof to);
   return to;
 }
 TX_FN u32 to_bits(f32 x) { return bit_cast<u32>(x); }

@@ -57,11 +57,11 @@ class Remote {
     if constexpr (sizeof(T) == 4) {
       u32 bits;
       asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(bits) : "r"(at(index)) : "memory");
-      __builtin_memcpy(&element, &bits, sizeof element);
+      TX_COPY(&element, &bits, sizeof element);
     } else {
       u64 bits;
       asm volatile("ld.shared::cluster.b64 %0, [%1];" : "=l"(bits) : "r"(at(index)) : "memory");
-      __builtin_memcpy(&element, &bits, sizeof element);
+      TX_COPY(&element, &bits, sizeof element);
     }
     return decode(element);
   }
@@ -69,11 +69,11 @@ class Remote {
     const T element = encode<T>(value);
     if constexpr (sizeof(T) == 4) {
       u32 bits;
-      __builtin_memcpy(&bits, &element, sizeof bits);
+      TX_COPY(&bits, &element, sizeof bits);
       asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(at(index)), "r"(bits) : "memory");
     } else {
       u64 bits;
-      __builtin_memcpy(&bits, &element, sizeof bits);
+      TX_COPY(&bits, &element, sizeof bits);
       asm volatile("st.shared::cluster.b64 [%0], %1;" ::"r"(at(index)), "l"(bits) : "memory");
     }
   }
@@ -83,13 +83,13 @@ class Remote {
     const u32 there = remote_address(full.address(), rank);
     if constexpr (sizeof(T) == 4) {
       u32 bits;
-      __builtin_memcpy(&bits, &element, sizeof bits);
+      TX_COPY(&bits, &element, sizeof bits);
       asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at(index)),
                    "r"(bits), "r"(there)
                    : "memory");
     } else {
       u64 bits;
-      __builtin_memcpy(&bits, &element, sizeof bits);
+      TX_COPY(&bits, &element, sizeof bits);
       asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(at(index)),
                    "l"(bits), "r"(there)
                    : "memory");
@@ -101,7 +101,7 @@ class Remote {
     static_assert(sizeof(T) == 4 && (kCount == 1 || kCount == 2 || kCount == 4), "4, 8 or 16 bytes at once");
     const u32 there = remote_address(full.address(), rank);
     u32 bits[kCount];
-    __builtin_memcpy(bits, from, sizeof bits);
+    TX_COPY(bits, from, sizeof bits);
     if constexpr (kCount == 1) {
       asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(at(index)),
                    "r"(bits[0]), "r"(there)

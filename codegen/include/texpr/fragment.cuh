@@ -62,7 +62,7 @@ struct Fragment {
     } else {
       const auto bits = static_cast<UnsignedOfBytes<sizeof(T)>>(word[i / kEach] >> (kBits * (i % kEach)));
       T x;
-      __builtin_memcpy(&x, &bits, sizeof x);
+      TX_COPY(&x, &bits, sizeof x);
       return x;
     }
   }
@@ -72,7 +72,7 @@ struct Fragment {
       word[i] = x;
     } else {
       UnsignedOfBytes<sizeof(T)> bits;
-      __builtin_memcpy(&bits, &x, sizeof x);
+      TX_COPY(&bits, &x, sizeof x);
       const int shift = kBits * (i % kEach);
       u32& w = word[i / kEach];
       w = (w & ~((~0u >> (32 - kBits)) << shift)) | static_cast<u32>(bits) << shift;

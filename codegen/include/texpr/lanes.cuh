@@ -16,10 +16,10 @@ namespace tx {
 template <class T, class Move>
 TX_FN T move_words(T value, Move move) {
   u32 words[(sizeof(T) + 3) / 4] = {};
-  __builtin_memcpy(words, &value, sizeof(T));
+  TX_COPY(words, &value, sizeof(T));
   TX_UNROLL
   for (u32& word : words) word = move(word);
-  __builtin_memcpy(&value, words, sizeof(T));
+  TX_COPY(&value, words, sizeof(T));
   return value;
 }
 

@@ -2,7 +2,7 @@
 // Accessors of memory on the device: plain pointers and arrays with a name. All memory is touched through them, because
 // host/memory.hpp puts checked ones in their place when the same kernel runs on the CPU.
 #pragma once
-#if defined(TX_CHECKS)
+#if defined(TX_CHECKS) && !defined(__CUDACC_RTC__)
 #include <cstdio>
 #endif
 

@@ -67,12 +67,12 @@ struct Packed<T, kCount, true> {
   TX_FN T get(int i) const {
     const Bits bits = static_cast<Bits>(word[i / kEach] >> (i % kEach * kBits));
     T x;
-    __builtin_memcpy(&x, &bits, sizeof x);
+    TX_COPY(&x, &bits, sizeof x);
     return x;
   }
   TX_FN void set(int i, T x) {
     Bits bits;
-    __builtin_memcpy(&bits, &x, sizeof x);
+    TX_COPY(&bits, &x, sizeof x);
     const int at = i % kEach * kBits;
     u32& w = word[i / kEach];
     w = (w & ~(kOne << at)) | static_cast<u32>(bits) << at;

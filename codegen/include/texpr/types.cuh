@@ -1,6 +1,7 @@
 #line 2 "/texpr/include/texpr/types.cuh"
 // Element types as they lie in memory, and the traits that the other headers ask about.
-// Compiled for the device by nvcc and, under TX_HOST, for the CPU by a host compiler: no standard header is used here.
+// Compiled for the device by NVRTC or nvcc and, under TX_HOST, for the CPU by a host compiler: no standard header is
+// used here.
 #pragma once
 
 #if defined(TX_HOST)
@@ -12,6 +13,12 @@
 #define TX_UNROLL _Pragma("unroll")
 #define TX_UNROLL_BY(n) TX_PRAGMA(unroll n)
 #define TX_PRAGMA(...) _Pragma(#__VA_ARGS__)
+#endif
+// Bytes from one object to another: NVRTC knows the function only by its plain name.
+#if defined(__CUDACC_RTC__)
+#define TX_COPY(to, from, bytes) memcpy(to, from, bytes)
+#else
+#define TX_COPY(to, from, bytes) __builtin_memcpy(to, from, bytes)
 #endif
 
 namespace tx {

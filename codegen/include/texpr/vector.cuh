@@ -134,7 +134,7 @@ TX_FN VectorOf<Memory, kCount> load(const Memory& from, Index index, Here = Here
   using Word = typename AccessWord<VectorOf<Memory, kCount>::kBytes>::type;
   const Word word = load_word<kCache>(reinterpret_cast<const Word*>(from.address(index)));
   VectorOf<Memory, kCount> v;
-  __builtin_memcpy(&v, &word, sizeof v);
+  TX_COPY(&v, &word, sizeof v);
   return v;
 }
 
@@ -143,7 +143,7 @@ TX_FN void store(const Memory& to, Index index, Vector<typename Memory::Element,
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
   using Word = typename AccessWord<sizeof v>::type;
   Word word;
-  __builtin_memcpy(&word, &v, sizeof v);
+  TX_COPY(&word, &v, sizeof v);
   store_word<kCache>(reinterpret_cast<Word*>(to.address(index)), word);
 }
 
@@ -272,8 +272,8 @@ template <class T, int kCount>
 TX_FN Vector<T, kCount> funnel_shift(Vector<T, kCount> low, Vector<T, kCount> high, int bytes) {
   static_assert(sizeof(low) == 16, "chunks are of 16 bytes");
   u32 w[8];
-  __builtin_memcpy(w, &low, 16);
-  __builtin_memcpy(w + 4, &high, 16);
+  TX_COPY(w, &low, 16);
+  TX_COPY(w + 4, &high, 16);
   TX_UNROLL
   for (int i = 0; i < 6; ++i) w[i] = (bytes & 8) != 0 ? w[i + 2] : w[i];
   TX_UNROLL
@@ -283,7 +283,7 @@ TX_FN Vector<T, kCount> funnel_shift(Vector<T, kCount> low, Vector<T, kCount> hi
     for (int i = 0; i < 4; ++i) w[i] = funnel_word(w[i], w[i + 1], (bytes & 3) * 8);
   }
   Vector<T, kCount> out;
-  __builtin_memcpy(&out, w, 16);
+  TX_COPY(&out, w, 16);
   return out;
 }
 

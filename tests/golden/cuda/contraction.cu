@@ -84,7 +84,7 @@ k_0(const tx::f32* __restrict__ A_data, const tx::f32* __restrict__ B_data, tx::
         tx::put(B_next, k_round_3 * 4, tx::load<4>(B, (16 * (k_step + 1) + B_k_at + 4 * k_round_3) * 2048 + j_tile + B_j_at));
       }
     }
-    TX_UNROLL for (int k_deep = 0; k_deep < 15; ++k_deep) {
+    TX_UNROLL_BY(2) for (int k_deep = 0; k_deep < 15; ++k_deep) {
       TX_UNROLL for (int i_square = 0; i_square < 2; ++i_square) {
 #line 1
         tx::put(A_part, 8 * ((k_deep + 1) % 2) + 4 * i_square, tx::load<4>(A_tile, k_step % 2 * 2112 + (k_deep + 1) * 132 + i_at + 64 * i_square));

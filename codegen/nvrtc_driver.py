@@ -1,0 +1,76 @@
+"""NVRTC as a program with the arguments of nvcc: `toolchain.py` runs it in a process of its own, as it runs nvcc, so
+that a time limit, a limit on memory, a signal or a crash of the compiler ends that process and no other.
+
+    python -I -S nvrtc_driver.py LIBRARY --version
+    python -I -S nvrtc_driver.py LIBRARY -cubin -o kernel.cubin [options] kernel.cu
+
+It imports as little as it can, none of our modules among it: its start is much of what a small kernel takes.
+"""
+
+import ctypes
+import sys
+
+KINDS = {"-cubin": "CUBIN", "-ptx": "PTX"}
+
+
+class Library:
+    """NVRTC, loaded. A call that fails ends the program with what NVRTC calls the error."""
+
+    def __init__(self, path: str) -> None:
+        self._library = ctypes.CDLL(path)
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.need("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
+        # NVRTC opens its builtins by their bare name, which is found once the file beside it has been loaded.
+        try:  # noqa: SIM105  (contextlib takes as long to import as ctypes)
+            ctypes.CDLL(f"{path.rpartition('/')[0]}/libnvrtc-builtins.so.{self.version}")
+        except OSError:
+            pass  # NVRTC says what is missing, if it finds them nowhere else
+
+    def call(self, name: str, *arguments: object) -> int:
+        code: int = getattr(self._library, name)(*arguments)
+        return code
+
+    def need(self, name: str, *arguments: object) -> None:
+        code = self.call(name, *arguments)
+        if code:
+            raise SystemExit(f"{name}: {self._library.nvrtcGetErrorString(code).decode()}")
+
+    def content(self, program: ctypes.c_void_p, what: str) -> bytes:
+        """The log or the result of a program."""
+        size = ctypes.c_size_t()
+        self.need(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        room = ctypes.create_string_buffer(size.value)
+        self.need(f"nvrtcGet{what}", program, room)
+        return room.raw if what == "CUBIN" else room.value
+
+
+def compile_text(library: Library, kind: str, result: str, options: list[str], source: str) -> int:
+    """Compile the file `source` to the file `result`; the exit status. What NVRTC says goes to the error output."""
+    with open(source, "rb") as file:  # noqa: PTH123  (nor is pathlib imported)
+        text = file.read()
+    program = ctypes.c_void_p()
+    library.need("nvrtcCreateProgram", ctypes.byref(program), text, source.encode(), 0, None, None)
+    words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    code = library.call("nvrtcCompileProgram", program, len(options), words)
+    sys.stderr.buffer.write(library.content(program, "ProgramLog"))
+    if code:
+        return 1
+    with open(result, "wb") as file:  # noqa: PTH123
+        file.write(library.content(program, KINDS[kind]))
+    return 0
+
+
+def main() -> int:
+    path, *rest = sys.argv[1:]
+    library = Library(path)
+    if rest == ["--version"]:
+        print(f"NVRTC, release {library.version}")
+        return 0
+    *options, kind, _, result, source = rest
+    return compile_text(library, kind, result, options, source)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
