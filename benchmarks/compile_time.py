@@ -1,10 +1,14 @@
 """How long compilation takes: every stage, and whole commands with their start-up, in CPU time.
 
-    python benchmarks/compile_time.py [--repeat 5] [--against COMMIT]
+    python benchmarks/compile_time.py [--repeat 5] [--against COMMIT] [--peer PYTHON]
 
 Prints milliseconds per stage (best of N, in one warm process) for several kernels, then seconds (user + system,
 children included, best of N) of whole commands. With `--against`, this tree and that of COMMIT take turns on the same
 kernels, and behind each row stands a row of how many times as long as COMMIT this tree takes.
+
+Then the time from text to plan of all test kernels of at most 4 par dims and 8 accesses, the longest first, and that
+from text to cubin beside Triton's (`compile_cubins.py`, whose peer `--peer` names). Nothing comes from the cache but
+where a row says so.
 """
 
 import argparse
@@ -14,8 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = {
@@ -45,7 +51,8 @@ class Tree:
 
     def __init__(self, root: Path, out: str) -> None:
         self.root, self.out = root, out
-        self.environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": f"{out}/bytecode"}
+        own = {"PYTHONPATH": str(root), "PYTHONPYCACHEPREFIX": f"{out}/bytecode", "TEXPR_CACHE_DIR": "off"}
+        self.environment = {**os.environ, **own}
         self.environment.pop("PYTHONDONTWRITEBYTECODE", None)  # as installed: modules are compiled once
         command = [sys.executable, str(Path(__file__).resolve()), "--serve"]
         pipe = subprocess.PIPE
@@ -123,6 +130,45 @@ def measure(trees: Sequence[Tree], repeat: int, folder: Path) -> None:
         print(f"texpr {label:<34} {seconds[-1]['s']:.2f} s user + system, best of {repeat}{ratios}", flush=True)
 
 
+MOST_PARS, MOST_ACCESSES, PLANS_SHOWN, PLAN_AIM_MS, SEED_AIM_MS = 4, 8, 5, 500, 50
+SEED = "matmul_seed"
+
+
+def is_small(kernel: Any) -> bool:
+    """Whether a checked kernel has few par dims and few accesses."""
+    from texpr.grammar.ast import Accumulate, Bind, Par, Read
+    from texpr.grammar.walk import walk
+
+    nodes = [node for stmt in kernel.body for node in walk(stmt)]
+    pars = sum(isinstance(node, Par) for node in nodes)
+    return pars <= MOST_PARS and sum(isinstance(node, Read | Bind | Accumulate) for node in nodes) <= MOST_ACCESSES
+
+
+def plan_times(repeat: int) -> None:
+    """Print which small test kernels take longest from text to plan, in this process, and what the seed's takes."""
+    import texpr
+
+    cases = tomllib.loads((ROOT / "tests" / "kernels" / "cases.toml").read_text(encoding="utf-8"))
+    cases[SEED]["sizes"] = [{"M": 4096, "N": 4096, "K": 4096}]
+    best: dict[str, float] = {}
+    for name, case in cases.items():
+        text = (ROOT / "tests" / "kernels" / f"{name}.tex").read_text(encoding="utf-8")
+        if not is_small(texpr.parse(text, name).only.core(sizes=case["sizes"][0])):
+            continue
+        free = case.get("dynamic", ())
+        for sizes in ({**case["sizes"][0]}, {key: n for key, n in case["sizes"][0].items() if key not in free}):
+            for _ in range(repeat):
+                begun = time.process_time()
+                texpr.parse(text, name).only.compile("cuda:sm_90a", sizes=sizes, stop_after="plan")
+                took = 1e3 * (time.process_time() - begun)
+                which = name if len(sizes) == len(case["sizes"][0]) else f"{name}, free sizes"
+                best[which] = min(took, best.get(which, took))
+    worst = sorted(best.items(), key=lambda item: -item[1])[:PLANS_SHOWN]
+    print(f"text to plan of {len(best)} small kernels, ms (aimed at {PLAN_AIM_MS}):")
+    print("    " + ", ".join(f"{name} {took:.0f}" for name, took in worst))
+    print(f"    the seed's matmul of 4096 x 4096 x 4096 {best[SEED]:.0f} (aimed at {SEED_AIM_MS})", flush=True)
+
+
 def main() -> None:
     if sys.argv[1:] == ["--serve"]:
         serve()
@@ -130,8 +176,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--against", metavar="COMMIT", help="compare with the tree of a commit")
+    parser.add_argument("--peer", metavar="PYTHON", help="the interpreter of an environment with Triton")
     options = parser.parse_args()
-    sys.path.insert(0, str(ROOT / "tests" / "properties"))
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "properties")]
+    from compile_cubins import CASES, table
     from same_text import unpacked
 
     with tempfile.TemporaryDirectory() as name:
@@ -143,6 +191,8 @@ def main() -> None:
         finally:
             for tree in trees:
                 tree.close()
+    plan_times(options.repeat)
+    table(list(CASES), options.repeat, options.peer)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _NAME = re.compile(r"libnvrtc\.so\.(\d+)")
+OLDEST = 13  # of CUDA: older ones have not compiled our headers
 DRIVER = Path(__file__).resolve().parent / "nvrtc_driver.py"
 
 
 def nvrtc_path() -> str | None:
-    """The library by CUDA_HOME, beside the nvcc on PATH, or of the package nvidia-cuda-nvrtc, in this order; None where
-    there is none."""
+    """The library by CUDA_HOME, beside the nvcc on PATH, or of a Python package, in this order; None where there is
+    none that is new enough: other packages bring old ones."""
     return next(map(str, _libraries()), None)
 
 
@@ -26,7 +27,7 @@ def identity(path: str) -> str:
 def _libraries() -> Iterator[Path]:
     for folder in _folders():
         found = [(int(match[1]), path) for path in _listed(folder) if (match := _NAME.fullmatch(path.name))]
-        yield from (path for _, path in sorted(found, reverse=True))
+        yield from (path for number, path in sorted(found, reverse=True) if number >= OLDEST)
 
 
 def _listed(folder: Path) -> list[Path]:

@@ -23,7 +23,7 @@ class Library:
         self.need("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
         # NVRTC opens its builtins by their bare name, which is found once the file beside it has been loaded.
-        try:  # noqa: SIM105  (contextlib takes as long to import as ctypes)
+        try:  # noqa: SIM105 -- contextlib takes as long to import as ctypes
             ctypes.CDLL(f"{path.rpartition('/')[0]}/libnvrtc-builtins.so.{self.version}")
         except OSError:
             pass  # NVRTC says what is missing, if it finds them nowhere else
@@ -48,7 +48,7 @@ class Library:
 
 def compile_text(library: Library, kind: str, result: str, options: list[str], source: str) -> int:
     """Compile the file `source` to the file `result`; the exit status. What NVRTC says goes to the error output."""
-    with open(source, "rb") as file:  # noqa: PTH123  (nor is pathlib imported)
+    with open(source, "rb") as file:  # noqa: PTH123 -- pathlib takes longer
         text = file.read()
     program = ctypes.c_void_p()
     library.need("nvrtcCreateProgram", ctypes.byref(program), text, source.encode(), 0, None, None)
@@ -57,7 +57,7 @@ def compile_text(library: Library, kind: str, result: str, options: list[str], s
     sys.stderr.buffer.write(library.content(program, "ProgramLog"))
     if code:
         return 1
-    with open(result, "wb") as file:  # noqa: PTH123
+    with open(result, "wb") as file:  # noqa: PTH123 -- pathlib takes longer
         file.write(library.content(program, KINDS[kind]))
     return 0
 

@@ -1,4 +1,4 @@
-# ruff: noqa: N803  (constants of Triton are capitals)
+# ruff: noqa: N803 -- constants of Triton are capitals
 """Triton from a kernel's source to a Hopper cubin, without a GPU: for `benchmarks/compile_cubins.py`, in its own
 environment. Kernels as in its tutorials; a case is compiled for another tile first where it is asked for `warm`.
 

@@ -9,20 +9,21 @@ refused; addresses are multiples of all that is asked for. Blocks take their tur
 a `Last` the one that comes last in the list.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from texpr.grammar.ast import IndexExpr, Read
+from texpr.grammar.ast import Gather, IndexExpr, Read
+from texpr.grammar.index.expr import names
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
-from texpr.polyhedral.mapped.operators import Operator, Unused
-from texpr.polyhedral.mapped.places import PLACES, Where
-from texpr.polyhedral.mapped.program import Launch, MappedProgram
+from texpr.polyhedral.mapped.operators import Copy, Operator, Unused
+from texpr.polyhedral.mapped.places import PLACES, Memory, Scope, Where
+from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import every_node
@@ -115,10 +116,45 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
         x, y, z = (max(0, int(index_value(g, sizes))) for g in launch.grid)
         grid = Grid((x, y, z), launch.cluster)
         trace.grids.append(grid)
-        trace.blocks.append(_standing_for_all(launch, grid))
-        for block in trace.blocks[-1]:
+        blocks = _standing_for_all(launch, grid)
+        trace.blocks.append(blocks)
+        for block in blocks:
             _Block(trace, number, block).unroll()
+        if len(blocks) < grid.blocks and len(launches) == 1:
+            _leave_alike(trace, blocks)
     return trace
+
+
+def _leave_alike(trace: Trace, blocks: Sequence[int]) -> None:
+    """Leave out the clusters in which the same happens as in one before, where no order is of blocks of several: what
+    is wrong in one of them is wrong in the other."""
+    (launch,), (grid,), buffers = trace.launches, trace.grids, trace.program.buffers
+    orders = (*launch.orders, *(order for node in every_node(launch.body) for order in getattr(node, "orders", ())))
+    if any(order.scope is Scope.GRID for order in orders):
+        return
+    happens: dict[int, list[Hashable]] = {block: [] for block in blocks}
+    for event in trace.events:
+        happens[event.block].append(_happening(event, buffers))
+    clusters = dict.fromkeys(grid.cluster_of(block) for block in blocks)
+    kinds = {tuple(tuple(happens[block]) for block in cluster): cluster for cluster in reversed(clusters)}
+    kept = {block for cluster in kinds.values() for block in cluster}
+    trace.blocks[0] = [block for block in blocks if block in kept]
+    trace.events[:] = [event for event in trace.events if event.block in kept]
+
+
+def _happening(event: Event, buffers: Mapping[str, MappedBuffer]) -> Hashable:
+    """All of an event that a rule asks of, but its block's number: of its values those of a rank, or of a box."""
+    node = event.node
+    asked: list[IndexExpr | Gather] = []
+    if isinstance(node, Operator):
+        elements = (*((read.buffer, read.subscripts) for read in node.reads), *node.writes)
+        asked += (at[0] for name, at in elements if buffers[name].memory is Memory.CLUSTER)
+    if isinstance(node, Copy):
+        asked += (extent for _, extent in node.over)
+        asked += () if node.rank is None else (node.rank,)
+    known = (expr for expr in asked if not isinstance(expr, Gather) and names(expr) <= set(event.values))
+    values = tuple(event.value(expr).tobytes() for expr in known)
+    return id(node), event.part, event.team.tobytes(), event.who.tobytes(), tuple(event.names.items()), values
 
 
 def _standing_for_all(launch: Launch, grid: Grid) -> Sequence[int]:

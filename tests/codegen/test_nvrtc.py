@@ -135,6 +135,12 @@ def test_the_newest_library_of_a_toolkit_is_taken(monkeypatch, tmp_path):
     assert nvrtc.nvrtc_path() == str(library)
 
 
+def test_a_library_of_an_older_toolkit_is_passed_over(monkeypatch, tmp_path):
+    before = nvrtc.nvrtc_path()
+    toolkit(tmp_path, monkeypatch).with_name("libnvrtc.so.12").touch()
+    assert nvrtc.nvrtc_path() == before
+
+
 def test_without_nvrtc_nvcc_is_taken_and_the_doctor_says_so(monkeypatch):
     nvcc = toolchain.Compiler("/opt/nvcc", "release 13.0")
     monkeypatch.setattr(toolchain, "find_nvrtc", lambda: None)
