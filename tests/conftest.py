@@ -55,6 +55,19 @@ def every_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("texpr.codegen.cpu.launch.SERIAL_OPERATIONS", 0)
 
 
+@pytest.fixture
+def every_part(every_core: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, but one core runs the parts one after another: half the work for Numba."""
+    from texpr.codegen.cpu import build
+
+    execute = build._execute
+
+    def one_by_one(source: str, scope: dict[str, Any]) -> None:
+        execute(source.replace(", parallel=True)", ")"), scope)
+
+    monkeypatch.setattr(build, "_execute", one_by_one)
+
+
 @cache
 def _usual() -> tuple[Callable[[str, dict[str, Any]], None], tuple[str, ...]]:
     """How a text is given to Numba, and the flags of g++."""

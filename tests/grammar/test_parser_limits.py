@@ -10,7 +10,7 @@ from texpr.grammar.text.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH, MAX_EX
 from texpr.grammar.text.parser import parse_text
 from texpr.grammar.text.printer import print_module
 
-MANY = 100_000
+MANY = 30_000
 DEEP = {
     "round": "x = " + "(" * MANY + "1" + ")" * MANY,
     "open round": "(" * MANY,
