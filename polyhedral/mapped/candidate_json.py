@@ -9,7 +9,8 @@ Reading checks the type of every field; what does not fit the kernel is found by
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Set as AbstractSet
+from dataclasses import MISSING, fields
 from typing import Any
 
 from texpr.grammar.ast import Condition
@@ -158,33 +159,28 @@ def _condition(value: Any, where: str) -> Condition:
     return found
 
 
-_PARTS = {"schema", "moves", "wide", "kept", "laid", "centred", "early", "launches"}
-
-
 def read_candidate(data: Any, where: str = "") -> Candidate:
     """The candidate that the JSON values are, or that stands in their place. Raises E0607 with the place of what is
     wrong."""
     if isinstance(data, Candidate):
         return data
-    top = _object(data, where or "the candidate", _PARTS)
+    top = _of_type(Candidate, data, where or "the candidate", {"schema"})
     inside = f"{where}." if where else ""
-    if top["schema"] != CANDIDATE_SCHEMA:
-        raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", top["schema"])
-    launches = top["launches"]
-    if not isinstance(launches, Mapping):
-        raise _wrong(f"{inside}launches", "an object by launch", launches)
-    if not isinstance(top["moves"], list | tuple):
-        raise _wrong(f"{inside}moves", "a list of moves", top["moves"])
-    own = f"{inside}launches"
-    return Candidate(
-        moves=tuple(_move(item, f"{inside}moves.{number}") for number, item in enumerate(top["moves"])),
-        wide=_flag(top["wide"], f"{inside}wide"),
-        kept=frozenset(_names(top["kept"], f"{inside}kept")),
-        laid=frozenset(_names(top["laid"], f"{inside}laid")),
-        centred=frozenset(_names(top["centred"], f"{inside}centred")),
-        early=frozenset(_names(top["early"], f"{inside}early")),
-        launches={_text(name, own): _choice(item, f"{own}.{name}") for name, item in launches.items()},
-    )
+    if data["schema"] != CANDIDATE_SCHEMA:
+        raise _wrong(f"{inside}schema", f"{CANDIDATE_SCHEMA}, the version that this TExpr reads", data["schema"])
+    return Candidate(**{name: _PARTS[name](value, f"{inside}{name}") for name, value in top.items()})
+
+
+def _launches(value: Any, where: str) -> dict[str, Choice]:
+    if not isinstance(value, Mapping):
+        raise _wrong(where, "an object by launch", value)
+    return {_text(name, where): _choice(item, f"{where}.{name}") for name, item in value.items()}
+
+
+def _moves(value: Any, where: str) -> tuple[Move, ...]:
+    if not isinstance(value, list | tuple):
+        raise _wrong(where, "a list of moves", value)
+    return tuple(_move(item, f"{where}.{number}") for number, item in enumerate(value))
 
 
 def _move(data: Any, where: str) -> Move:
@@ -208,15 +204,24 @@ def _choice(data: Any, where: str) -> Choice:
     form = data.get("form") if isinstance(data, Mapping) else None
     if not isinstance(form, str) or form not in FORMS:
         raise _wrong(f"{where}.form", f"one of {', '.join(FORMS)}", form)
-    kind = FORMS[form]
-    _object(data, where, {"form", *(field.name for field in fields(kind))})
-    return kind(**{f.name: _READERS[f.name](data[f.name], f"{where}.{f.name}") for f in fields(kind)})
+    own = _of_type(FORMS[form], data, where, {"form"})
+    return FORMS[form](**{name: _READERS[name](value, f"{where}.{name}") for name, value in own.items()})
 
 
 def _object(data: Any, where: str, keys: set[str]) -> Mapping[str, Any]:
     if not isinstance(data, Mapping) or set(data) != keys:
         raise _wrong(where, f"an object of {', '.join(sorted(keys))}", data)
     return data
+
+
+def _of_type(kind: type, data: Any, where: str, tag: AbstractSet[str] = frozenset()) -> dict[str, Any]:
+    """The values of a type's fields that an object has beside its tag. Those with a default may be absent, and mean it:
+    what was saved before a field was there is read as it was."""
+    names = {field.name for field in fields(kind)}
+    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    if not isinstance(data, Mapping) or not needed | tag <= set(data) <= names | tag:
+        raise _wrong(where, f"an object of {', '.join(sorted(names | tag))}", data)
+    return {name: data[name] for name in data if name in names}
 
 
 def _flag(value: Any, where: str) -> bool:
@@ -256,12 +261,8 @@ def _rows(value: Any, where: str) -> tuple[Row, ...]:
 
 
 def _row(value: Any, where: str) -> Row:
-    own = _object(value, where, {field.name for field in fields(Row)})
-    return Row(
-        indices=_names(own["indices"], f"{where}.indices"),
-        line=_count(own["line"], f"{where}.line"),
-        slots=_flag(own["slots"], f"{where}.slots"),
-    )
+    read: dict[str, Callable[[Any, str], Any]] = {"indices": _names, "line": _count, "slots": _flag}
+    return Row(**{name: read[name](item, f"{where}.{name}") for name, item in _of_type(Row, value, where).items()})
 
 
 def _by_name(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
@@ -334,3 +335,18 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
 def _wrong(where: str, wanted: str, found: Any) -> TExprError:
     said = repr(found)[:60] if isinstance(found, str | int | float | None) else f"a {type(found).__name__[:40]}"
     return fail("E0607", f"`mapping`: {where[:80]} is {wanted}, not {said}")
+
+
+def _set_of_names(value: Any, where: str) -> frozenset[str]:
+    return frozenset(_names(value, where))
+
+
+_PARTS: dict[str, Callable[[Any, str], Any]] = {
+    "moves": _moves,
+    "wide": _flag,
+    "kept": _set_of_names,
+    "laid": _set_of_names,
+    "centred": _set_of_names,
+    "early": _set_of_names,
+    "launches": _launches,
+}

@@ -162,6 +162,25 @@ def test_a_candidate_is_its_json_and_makes_one_program(name: str, target: str) -
     assert show(mapped(name, target, again)[0]) == show(program)
 
 
+def test_what_was_saved_before_a_field_was_there_is_read_as_it_was() -> None:
+    whole = candidate_json(mapped("softmax", "cuda:sm_90a")[0].candidate)
+    ((name, choice),) = whole["launches"].items()
+    assert choice["form"] == "blocks" and choice["rows"] and not any(row["slots"] for row in choice["rows"])
+    rows = [{"indices": row["indices"], "line": row["line"]} for row in choice["rows"]]
+    early = choice | {"rows": rows}
+    del early["memory"]
+    saved = {"schema": 1, "launches": {name: early}}
+    assert read_candidate(saved) == replace(
+        read_candidate(whole), launches={name: replace(read_candidate(whole).launches[name], memory={})}
+    )
+    for missing in ("threads", "grid", "form"):
+        with pytest.raises(TExprError, match="E0607"):
+            read_candidate({"schema": 1, "launches": {name: {k: v for k, v in choice.items() if k != missing}}})
+    for wrong in ({"launches": {}}, {"schema": 1}, whole | {"later": 1}, whole | {"schema": 2}):
+        with pytest.raises(TExprError, match="E0607"):
+            read_candidate(wrong)
+
+
 def test_pieces_number_the_threads_of_a_block_by_enumeration() -> None:
     warp = 4
     for count in range(4):
