@@ -58,7 +58,7 @@ DEEP_STAGES = 8  # where memory takes longest: of 16 x 4096 x 4096, 16 stages of
 FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
 AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
-PAIRS_OF_PORTIONS, PIECES = 1.06, 1.15  # what adding portions of sums of f8 costs, and those of some columns at a time
+PAIRS_OF_PORTIONS, PIECES = 1.06, 1.22  # what adding portions of sums of f8 costs, and those of some columns at a time
 TURNS = 1.02  # what smaller tiles cost in power
 OPERATIONS = dict.fromkeys((Fn.EXPM1, Fn.LOG, Fn.LOG2, Fn.LOG1P, Fn.POW, Fn.TANH, Fn.SIN, Fn.COS, Fn.XLOGY), 12) | {
     Fn.ERF: 16, Fn.NORMCDF: 9, Fn.SQRT: 6, Fn.RSQRT: 6, Fn.DIV: 4, Fn.EXP: 3, Fn.EXP2: 3, Fn.SIGMOID: 2,

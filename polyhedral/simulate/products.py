@@ -1,7 +1,7 @@
 """What the threads of a warp do together: products of tiles, and the way of their sums to shared memory.
 
 What they compute is what the operators' expansions say (`expand.py`), all elements at once, but for the order in which
-k is summed, which no hardware tells.
+k is summed, which no hardware tells, and for what it cuts off: of factors of f32, and of sums of f8 (`aligned.py`).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,9 @@ import numpy as np
 from texpr.grammar import numerics
 from texpr.grammar.index.value import condition_value
 from texpr.grammar.types import F32, I64, DType
+from texpr.polyhedral.mapped.atoms import F8
 from texpr.polyhedral.mapped.operators import Contract, Unload
+from texpr.polyhedral.simulate.aligned import aligned_sums
 from texpr.polyhedral.simulate.cells import Array
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lanes
 from texpr.polyhedral.simulate.failure import failure
@@ -42,6 +44,8 @@ class Share:
             _cut(numerics.cast(evaluator.fetch(view.buffer, found.place, agents(found)), view.dtype, wide), view.dtype)
             for view, found in ((node.a, self.a), (node.b, self.b))
         )
+        if node.a.dtype in F8:
+            return self._aligned(left, right, evaluator, agents)
         with np.errstate(all="ignore"):
             tile = left.reshape(-1, self.depth) @ right.reshape(-1, self.depth).T
             total = tile[self.row, self.column]
@@ -49,6 +53,14 @@ class Share:
                 held = evaluator.fetch(node.c.buffer, self.c.place, agents(self.c))
                 total = total + numerics.cast(held, node.c.dtype, wide)
         return numerics.cast(total, wide, node.c.dtype)
+
+    def _aligned(self, a: Array, b: Array, evaluator: Evaluator, agents: Callable[[Elements], Array]) -> Array:
+        node, (a, b) = self.node, (own.reshape(-1, self.depth).astype(np.float64) for own in (a, b))
+        sums = np.zeros((len(a), len(b)))
+        if self.accumulate:
+            sums[self.row, self.column] = evaluator.fetch(node.c.buffer, self.c.place, agents(self.c))
+        found = aligned_sums(a, b, sums, (node.a.dtype, node.b.dtype))[self.row, self.column]
+        return found.astype(np.float32)
 
     def put(self, evaluator: Evaluator, agents: Callable[[Elements], Array], sums: Array) -> None:
         evaluator.put(self.node.c.buffer, self.c.place, sums, agents(self.c))

@@ -7,11 +7,10 @@ import numpy as np
 from cases import HEADER, Case, Family, kernel
 from mma_cases import C_ELEMENT, NUMPY, TYPES, held
 
-from texpr.grammar.interpret.bound import PORTION_LOSS
-from texpr.grammar.permissions import LARGEST_PORTION
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped.atoms import SharedOperand, wgmma, wgmma_tile
+from texpr.polyhedral.simulate.aligned import aligned_sums
 
 INCLUDES = HEADER + "".join(f'#include "texpr/{name}.cuh"\n' for name in ("contract", "pipe", "vector", "wgmma"))
 DEPTH = 64  # of k, four instructions
@@ -139,14 +138,19 @@ def along_k(symbol, dtype, n, swizzle_a, swizzle_b, other="", rounds=False):
     rng, size, other = np.random.default_rng(n), TYPES[dtype].size_bytes, other or dtype
     depth = BYTES // size
     if rounds:
-        a, b = (rng.standard_normal((m, depth)).astype(NUMPY[t]) for m, t in ((64, dtype), (n, other)))
+        a, b = (
+            (rng.standard_normal((m, depth)) * 2.0 ** rng.integers(-9, 5, (m, depth))).astype(NUMPY[t])
+            for m, t in ((64, dtype), (n, other))
+        )  # some of them denormal or 0
     else:
         (a,), (b,) = factors(dtype, rng, (64, depth)), factors(other, rng, (n, depth))
     memories = [image(a, swizzle_a), image(b, swizzle_b)]
     operands = (SharedOperand(swizzle_bytes=swizzle) for swizzle in (swizzle_b, swizzle_a))
     sums = wgmma(TYPES[dtype], n, *operands, other=TYPES[other]).operands["c"]
     t, c, bytes_a = C_ELEMENT[dtype], C_ELEMENT[sums.dtype.name], -(-size * len(memories[0]) // 1024) * 1024
-    lost = np.abs(as_taken(a)) @ np.abs(as_taken(b)).T * (min(depth, LARGEST_PORTION) * PORTION_LOSS)
+    want = as_taken(a) @ as_taken(b).T
+    if rounds:
+        want = aligned_sums(as_taken(a), as_taken(b), np.zeros((64, n)), (TYPES[dtype], TYPES[other]))
     text = ALONG_K.format(
         t=t, u=C_ELEMENT[other], c=c, n=n, depth=depth, count_a=len(memories[0]), count_b=len(memories[1]),
         bytes_a=bytes_a, swizzle_a=swizzle_a, swizzle_b=swizzle_b,
@@ -155,8 +159,7 @@ def along_k(symbol, dtype, n, swizzle_a, swizzle_b, other="", rounds=False):
         name=f"wgmma {dtype} {other} n{n}, a {swizzle_a}, b {swizzle_b}{', rounded' if rounds else ''}",
         symbol=symbol,
         inputs=tuple(memories),
-        within=(held(sums.layout, lost, 128),) if rounds else (),
-        want=(held(sums.layout, as_taken(a) @ as_taken(b).T, 128).astype(NUMPY[sums.dtype.name]),),
+        want=(held(sums.layout, want, 128).astype(NUMPY[sums.dtype.name]),),
         block=128,
         shared_bytes=bytes_a + size * len(memories[1]),
         arch="sm_90a",

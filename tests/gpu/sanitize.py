@@ -4,10 +4,10 @@
     python tests/gpu/sanitize.py run OUT [--tools memcheck,racecheck,synccheck,initcheck] [--jobs 16]
 
 `build` writes the atoms of `atoms.py`, the texts of `pipes.py`, and products of matrices in every form: by wgmma with
-and without clusters, whose blocks share columns or what is summed, in programs whose launches begin early, by single
-warps, in tiles of the FMA units, with what is around them. `run` gives each group a process under each tool, and says
-of each how many kernels are right and how many errors the tool counts; its words stay in OUT. Exits with 1 where there
-is an error that `FALSE` does not explain.
+and without clusters, whose blocks share columns or what is summed, of f8 in portions, in programs whose launches
+begin early, by single warps, in tiles of the FMA units, with what is around them. `run` gives each group a process
+under each tool, and says of each how many kernels are right and how many errors the tool counts; its words stay in OUT.
+Exits with 1 where there is an error that `FALSE` does not explain.
 """
 
 import argparse
@@ -75,6 +75,9 @@ def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
         yield "shared", text(case), Candidate(launches={"g_0": shared}), "sm_90a", SIZES
     for case in ("nn", "tt"):
         yield "fours", text(case), Candidate(launches={"g_0": piped(64, 160, cluster=4, persistent=4)}), "sm_90a", SIZES
+    for n, tile in enumerate((piped(64, 64), piped(128, 128, cluster=2), piped(128, 256), piped(64, 160, cluster=2))):
+        program = text("nt", ("f8e4m3", "f8e5m2")[n % 2], result="f32")
+        yield "portions", program, Candidate(launches={"g_0": tile}), "sm_90a", {**SIZES, "K": 272 + 128 * (n % 2)}
     for cluster in (1, 2):
         yield "early", CHAIN, early(cluster), "sm_90a", {"M": 200}
 

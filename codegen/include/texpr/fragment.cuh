@@ -98,8 +98,8 @@ struct Fragment {
 #endif
 };
 
-// The operands of a product by a warp, 32 bytes deep: of 16 bits A is 16 x 16 and B 16 x 8. A of a warpgroup is 64 x 16,
-// 16 rows of it in each warp.
+// The operands of a product by a warp, 32 bytes deep: of 16 bits A is 16 x 16 and B 16 x 8. A of a warpgroup is 64 x
+// 16, 16 rows of it in each warp.
 template <class T>
 struct OperandA : Fragment<T, 16 / sizeof(T)> {
   static constexpr int kEach = 4 / static_cast<int>(sizeof(T));  // elements of a word

@@ -81,17 +81,26 @@ inline void finish_share(const Product<T, U>& product, Accumulator<64, kColumns,
   const int thread = runner.index % 128;
   const Block& block = *runner.block;
   FactorOf<T> left[2][kDepth], right[kDepth];
+  [[maybe_unused]] int exponents[2][kDepth], others[kDepth];  // of f8
   for (int half = 0; half < 2; ++half) {
     const int row = Sums::row(2 * half, thread);
     for (int k = 0; k < kDepth; ++k) {
       left[half][k] = product.a_in_registers ? factor(product.held[row][k]) : product.a.get(row, k, block);
+      if constexpr (is_f8<T>) exponents[half][k] = exponent_of<T>(left[half][k]);
     }
   }
   for (int i = 0; i < kColumns / 2; ++i) {
     if (i / 2 % 2 != 0) continue;  // its column is that of the element two before
-    for (int k = 0; k < kDepth; ++k) right[k] = product.b.get(Sums::column(i, thread), k, block);
+    for (int k = 0; k < kDepth; ++k) {
+      right[k] = product.b.get(Sums::column(i, thread), k, block);
+      if constexpr (is_f8<U>) others[k] = exponent_of<U>(right[k]);
+    }
     for (int half = 0; half < 2; ++half) {
       SumOf<T>& element = c.word[i + 2 * half];
+      if constexpr (is_f8<T>) {
+        element = aligned_sum(product.accumulate ? element : 0, left[half], exponents[half], right, others);
+        continue;
+      }
       FactorOf<T> sum = product.accumulate ? static_cast<FactorOf<T>>(element) : 0;
       for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
       element = static_cast<SumOf<T>>(sum);
@@ -165,7 +174,7 @@ inline void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kM
   static_assert(may_multiply<T, U>, "wgmma: factors are of one type, or of both kinds of f8");
   const OperandA<T>* const none = nullptr;
   host::begin_product<kColumns, T, U>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
-                                   accumulate, here);
+                                      accumulate, here);
 }
 template <int kColumns, class T, Major kMajorB>
 inline void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
