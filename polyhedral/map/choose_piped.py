@@ -289,7 +289,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
             ranges=region.nest[1],
         ),
     )
-    deep = DEEP_STAGES if tile.columns < PANEL // 2 else MOST_STAGES
+    deep = DEEP_STAGES if tile.columns < PANEL // 2 and tile.groups == 1 else MOST_STAGES
     most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=deep)
     deeper = (replace(choice, stages=stages) for stages in range(most, 2, -1))
     fits = (one for one in deeper if piped_bytes(product, one) <= problem.target.shared_bytes)
