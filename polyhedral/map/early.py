@@ -57,11 +57,10 @@ def _followers(outline: Outline, *, looped: bool, first: bool = True) -> Iterato
 
 
 def choose_early(problem: Problem, chosen: Mapping[str, Choice]) -> frozenset[str]:
-    """All launches that may, where every launch of the program is known to be short in the form that it has."""
+    """All launches that may, and are known to be short in the form that they have, whatever is before them."""
     found = able(problem)
-    most = {region.name: _most(chosen[region.name]) for region in problem.regions()} if found else {}
-    short = all(_runs(region.stmts, most[region.name]) <= most[region.name] for region in problem.regions() if found)
-    return frozenset(found) if short else frozenset()
+    regions = [(region, _most(chosen[region.name])) for region in problem.regions() if region.name in found]
+    return frozenset(region.name for region, most in regions if _runs(region.stmts, most) <= most)
 
 
 def _most(choice: Choice) -> int:

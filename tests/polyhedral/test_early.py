@@ -48,10 +48,11 @@ def program_of(text: str, **options: Any) -> MappedProgram:
         (CHAIN, None, set()),
         (TURNS, 64, {"turns_0", "turns_1"}),  # the second round's follow the first round's
         ("kernel one(A: i32[N]) { par N i { A[i] = 1 } }", 64, set()),
-        (CHAIN.replace("B[i] = A[N - 1 - i] + 1", f"B[i] = 0; seq {SHORT} k {{ B[i] += A[k % N] }}"), 4, set()),
+        (CHAIN.replace("B[i] = A[N - 1 - i] + 1", f"B[i] = 0; seq {SHORT} k {{ B[i] += A[k % N] }}"), 4, {"chain_1"}),
+        (CHAIN.replace("Y[i] = B", f"Y[i] = 0; seq {SHORT} k {{ Y[i] += A[k % N] }}; Y[i] += B"), 4, set()),
     ],
 )
-def test_launches_of_a_program_begin_early_where_all_are_known_to_be_short(
+def test_launches_of_a_program_begin_early_that_are_known_to_be_short(
     text: str, n: int | None, early: set[str]
 ) -> None:
     sizes = {} if n is None else {"N": n}

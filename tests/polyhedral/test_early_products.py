@@ -65,7 +65,7 @@ def wanted(values: dict[str, np.ndarray]) -> np.ndarray:
         (CHAIN, 1024, {"g_1"}),
         (CHAIN, 4096, set()),  # one that lasts long gains nothing
         (BETWEEN, 1024, {"g_1", "g_2"}),
-        (TURNED, 1024, set()),  # loads a million elements
+        (TURNED, 1024, {"g_2"}),  # between them a million elements are loaded
     ],
 )
 def test_products_that_are_soon_over_begin_early(text: str, size: int, early: set[str]) -> None:
