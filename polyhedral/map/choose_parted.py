@@ -245,7 +245,7 @@ def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, 
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
         if width >= PICKED:
             turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
-            ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n) is not None), 0)
+            ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n, n // 2) is not None), 0)
             if not ahead:
                 return None
             room = REGISTERS // (threads * _registers(problem, nest, found, best.widths, ahead, chunks=1))

@@ -7,7 +7,9 @@
     i_first = 256 + team                 one round, of which only the first thread has an iteration
     …
 
-So the last turn loads what there is, and all turns before it ask nothing.
+So the last turn loads what there is, and all turns before it ask nothing. Of one block it has no more than half of the
+rounds of a turn; of several blocks, which have equal shares of it, any (first maxima of 131072 x 1024 in bf16: .948 of
+a read so, .930 where some blocks have a turn more).
 """
 
 from collections.abc import Mapping
@@ -24,8 +26,10 @@ from texpr.polyhedral.mapped.tree import Node
 def rounds(crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> tuple[Node, ...]:
     """What a thread adds of a reduction: whole turns, and the rounds that are left where these are apart."""
     choice, over = crew.choice, reduction.over
-    split = last_turn(over.extent, crew.team * choice.widths.get(over.index, 1), choice.ahead)
-    if split is None or not split[1] or choice.blocks.get(over.index, 1) > 1:
+    blocks = choice.blocks.get(over.index, 1)
+    step = crew.team * choice.widths.get(over.index, 1) * blocks
+    split = last_turn(over.extent, step, choice.ahead, most=choice.ahead // 2 if blocks == 1 else choice.ahead - 1)
+    if split is None or not split[1]:
         return Rounds(crew, reduction, parts).nodes()
     begin, rest = split
     whole = Rounds(crew, _until(reduction, begin), parts)
@@ -33,13 +37,13 @@ def rounds(crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> tuple
     return whole.nodes((*whole.over(), *last.over()))
 
 
-def last_turn(extent: IndexExpr, step: int, ahead: int) -> tuple[int, int] | None:
+def last_turn(extent: IndexExpr, step: int, ahead: int, most: int) -> tuple[int, int] | None:
     """Where the rounds begin that are left behind whole turns of so many rounds, each of `step` iterations, and how
-    many there are; None where there is no whole turn, or they are more than half of one."""
+    many there are; None where there is no whole turn, or they are more than `most`."""
     size = constant_value(extent) or 0
     begin = size // (step * ahead) * step * ahead
     rest = -(-(size - begin) // step)
-    return (begin, rest) if begin and 2 * rest <= ahead else None
+    return (begin, rest) if begin and rest <= most else None
 
 
 def _until(reduction: Reduction, end: int) -> Reduction:

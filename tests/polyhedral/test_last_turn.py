@@ -60,15 +60,24 @@ def test_turns_and_the_last_one_print_as_their_golden_text(golden: Any) -> None:
     golden("map/last_turn.cuda.txt", show(in_turns(PROGRAMS["times a vector"], ahead=4, M=257, N=131)))
 
 
-def test_turns_of_several_blocks_or_of_any_number_are_not_split() -> None:
-    assert loaded(in_turns(PROGRAMS["sum"], ahead=4, blocks=3, M=257, N=131)) == 1
+def test_turns_of_any_number_are_not_split() -> None:
     assert loaded(in_turns(PROGRAMS["sum"], ahead=4, N=131)) == 1
 
 
+@pytest.mark.parametrize(
+    ("rows", "apart"), [(288, False), (272, False), (257, True), (225, True), (100, True), (90, False)]
+)
+def test_several_blocks_have_equal_shares_of_what_is_left(rows: int, apart: bool) -> None:
+    assert loaded(in_turns(PROGRAMS["sum"], ahead=4, blocks=3, M=rows, N=131)) == 1 + apart
+
+
 @pytest.mark.parametrize("name", CHUNKS)
-@pytest.mark.parametrize(("m", "n", "ahead"), [(67, 83, 4), (39, 131, 2), (130, 9, 8)])
-def test_every_row_is_added_once(name: str, m: int, n: int, ahead: int) -> None:
-    program, sizes = in_turns(PROGRAMS[name], ahead=ahead, M=m, N=n), {"M": m, "N": n}
+@pytest.mark.parametrize(
+    ("m", "n", "ahead", "blocks"),
+    [(67, 83, 4, 1), (39, 131, 2, 1), (130, 9, 8, 1), (163, 83, 4, 3), (109, 131, 3, 2), (470, 35, 3, 3)],
+)
+def test_every_row_is_added_once(name: str, m: int, n: int, ahead: int, blocks: int) -> None:
+    program, sizes = in_turns(PROGRAMS[name], ahead=ahead, blocks=blocks, M=m, N=n), {"M": m, "N": n}
     assert loaded(program) > 1
     values = arguments(program.kernel, sizes)
     expected = interpret(program.kernel, values).outputs
