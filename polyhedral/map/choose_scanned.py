@@ -56,8 +56,8 @@ SINGLE_TALL, SINGLE_BLOCKS = (
 COLUMN_ROUNDS = 16  # rows that a thread loads at once which has a scan of its own, in blocks of half the usual threads
 PAIRED_TILES = 4  # of so many rows: longer columns have two threads each, where threads are idle (257 rows of 100003
 # columns in bf16: .71 of a copy, .62 with one; f32 .85, .76)
-WIDE = 4  # warps across, from which on a tile of ragged columns has two of them: edges of rows share sectors with other
-# blocks (4093 columns of f32: .77, .69 with one)
+WIDE, WIDE_BYTES = 4, 256  # warps across, from which on a tile of ragged columns has several of them, so many bytes of
+# a row: its edges share sectors with other blocks (4093 columns of f32: .77, .69 with a warp; bf16: .58, .55 with two)
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
@@ -196,9 +196,10 @@ def _with_lanes_across(
         if width > 1 or blocks_asked(problem.kernel, target) is not None or threads != THREADS:
             return replace(chained, ahead=tall)
         if lanes == warp and sizes[across] >= WIDE * warp:
-            wide, half = ((par.index, 2 * warp),), max(1, team // 2)
-            fewer = others * -(-sizes[across] // (2 * warp))
-            own = replace(chained, deal=wide, ahead=_tall(problem, found.scans[0], width, half, fewer, longest))
+            along = max(2 * warp, min(power_of_two_below(WIDE_BYTES // _loaded(problem, found.scans[0])), WIDE * warp))
+            share, fewer = max(1, threads // along), others * -(-sizes[across] // along)
+            tall = _tall(problem, found.scans[0], width, share, fewer, longest)
+            own = replace(chained, deal=((par.index, along),), ahead=tall)
             if scanned_fault(problem, nest, own) is None:
                 return own
         return replace(chained, ahead=min(tall, SINGLE_TALL), resident=SINGLE_BLOCKS)

@@ -1,4 +1,4 @@
-"""Tiles of long scans: the next one is loaded while one is folded, where what is read may be read early."""
+"""Tiles of scans: how wide they are, and that the next one is loaded while one is folded where it may be so early."""
 
 import pytest
 from stages import mapped
@@ -41,3 +41,13 @@ def test_the_next_tile_is_loaded_where_rows_are_few() -> None:
 def test_tiles_with_a_block_of_their_own_have_no_next_one() -> None:
     with pytest.raises(TExprError, match="next_tile"):
         narrowed(of(INCLUSIVE), {"N": 100003}, look_back=True, next_tile=True)
+
+
+@pytest.mark.parametrize(("dtype", "across"), [("bf16", 128), ("f32", 64), ("f64", 64)])
+def test_tiles_of_ragged_columns_are_as_wide_in_bytes(dtype: str, across: int) -> None:
+    text = f"""kernel k(X: {dtype}[M, N], Y: {dtype}[M, N]) {{
+        par N j {{ new s: {dtype}; s = 0.0; seq M i {{ s += X[i, j]; Y[i, j] = s }} }}
+    }}"""
+    found = choice(mapped(text, M=32749, N=4093))
+    assert isinstance(found, Scanned) and found.look_back
+    assert (found.deal, found.threads) == ((("j", across),), 256)
