@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from typing import assert_never
 
-from texpr.codegen.cpu.carry import Carry, find_carries, is_shared_update
+from texpr.codegen.cpu.carry import Carry, find_carries, is_left_in_parts, is_shared_update
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial
 from texpr.codegen.cpu.names import place
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
+from texpr.codegen.cpu.tally import Tally, find_tallies
 from texpr.codegen.cpu.value import (
     Values,
     cast_text,
@@ -79,18 +81,26 @@ def _emit_range(loop: Range, context: Context) -> None:
     settled = frozenset(name for name, t in context.tensors.items() if t.scalar) | frozenset(context.carried)
     carries = find_carries(loop, dtypes, settled)
     opened = [(carry, *_open_carry(carry, context)) for carry in carries]
+    tallies = find_tallies(loop, context.tensors, context.carried) if loop.cores and context.parallel else ()
+    for tally in tallies:
+        _open_tally(tally, context)
     low, high = names.text(loop.low), names.text(loop.high)
     if _is_better_vectorised(loop):
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.
         high = f"{high} * opaque(1)" if isinstance(loop.high, IndexConst) else f"opaque({high})"
     limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
-    with writer.block(f"for {names.of('value', loop.index)} in range({limits}):"):
+    around, context.turn = context.turn, names.of("value", loop.index)
+    with writer.block(f"for {context.turn} in range({limits}):"):
         emit_body(loop.body, context)
+    context.turn = around
+    for tally in tallies:
+        _leave_tally(tally, context)
     for carry, variable, element in opened:
         del context.carried[carry.store.buffer]
+        mark = context.marks.pop(carry.store.buffer, None)
         with _where_touched(carry, context):
-            if loop.cores and is_shared_update(carry.store, context.parallel) and carry.dtype.bits >= 32:
-                _leave_partial(carry, variable, element, context)
+            if context.parallel and is_left_in_parts(loop, carry):
+                _leave_partial(carry, variable, element, mark, context)
             else:
                 _close_carry(carry, variable, element, context)
 
@@ -138,6 +148,9 @@ def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
     shared = is_shared_update(carry.store, context.parallel)
     if shared or carry.nonempty or carry.conditions:
         context.writer.line(f"{variable} = {identity_text(carry.op, carry.dtype)}")
+    if carry.marked:
+        mark = context.marks[carry.store.buffer] = f"{variable}_touched"
+        context.writer.line(f"{mark} = 0")
     if not shared:
         current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
         with _where_touched(carry, context):
@@ -154,15 +167,49 @@ def _close_carry(carry: Carry, variable: str, element: str, context: Context) ->
         _store(tensor, element, cast_text(variable, carry.dtype, tensor.dtype), context)
 
 
-def _leave_partial(carry: Carry, variable: str, element: str, context: Context) -> None:
+def _leave_partial(carry: Carry, variable: str, element: str, mark: str | None, context: Context) -> None:
     tensor = context.tensor(carry.store.buffer)
     context.writer.line(f"{variable}_parts[task] = {variable}")
-    context.writer.line(f"{variable}_done[task] = 1")
+    context.writer.line(f"{variable}_done[task] = {mark or 1}")
     current = cast_text(_loaded(tensor, element), tensor.dtype, carry.dtype)
     result = update_text(carry.op, current, f"{variable}_parts[each]", carry.dtype, reorder=False, contract=False)
     stored = unwrapped(cast_text(result, carry.dtype, tensor.dtype))
     combine = f"{tensor.identifier}[{element}] = {stored}"
-    context.partials.append(Partial(variable=variable, dtype=carry.dtype, combine=combine))
+    context.partials.append(Partial(variable=variable, dtype=carry.dtype, combine=(combine,)))
+
+
+def _open_tally(tally: Tally, context: Context) -> None:
+    """The part's copies, of what changes no element."""
+    tensor, writer = context.tensor(tally.tensor), context.writer
+    own, count = context.names.fresh(f"{tensor.identifier}_tally"), tally.copies * tally.elements
+    writer.line(f"{own} = stack_{tensor.dtype.name}({count})")
+    with writer.block(f"for each in range({count}):"):
+        writer.line(f"{own}[each] = {_nothing(tally.op, tensor.dtype)}")
+    context.tallies[tally.tensor] = own, tally.copies, tally.elements
+
+
+def _nothing(op: AccOp, dtype: DType) -> str:
+    """The value that changes none, not 0 to -0 either."""
+    return constant_text(-0.0, dtype) if op is AccOp.ADD and dtype.is_float else identity_text(op, dtype)
+
+
+def _leave_tally(tally: Tally, context: Context) -> None:
+    """The part's results, and how they come to the tensor."""
+    tensor, writer = context.tensor(tally.tensor), context.writer
+    (own, _, _), op, dtype = context.tallies.pop(tally.tensor), tally.op, tensor.dtype
+    update = partial(update_text, op, dtype=dtype, reorder=False, contract=False)
+    with writer.block(f"for each in range({tally.elements}):"):
+        total = f"{own}[each]"
+        for copy in range(1, tally.copies):
+            total = update(total, f"{own}[{copy * tally.elements} + each]")
+        writer.line(f"{own}_parts[{tally.elements} * task + each] = {unwrapped(total)}")
+    writer.line(f"{own}_done[task] = 1")
+    target = f"{tensor.identifier}[at]"
+    lines = (
+        f"for at in range({tally.elements}):",
+        f"    {target} = {unwrapped(update(target, f'{own}_parts[{tally.elements} * each + at]'))}",
+    )
+    context.partials.append(Partial(variable=own, dtype=dtype, combine=lines, elements=tally.elements))
 
 
 def _loaded(tensor: CpuTensor, element: str) -> str:
@@ -211,6 +258,8 @@ def _emit_generic(operator: Generic, context: Context) -> None:
         variable = context.carried[store.buffer]
         result = _updated(store, leaf, variable, value, leaf.value.dtype, product)
         writer.line(f"{variable} = {unwrapped(result)}")
+        if store.buffer in context.marks:
+            writer.line(f"{context.marks[store.buffer]} = 1")
         return
     element = ""
     if not tensor.scalar:
@@ -219,6 +268,9 @@ def _emit_generic(operator: Generic, context: Context) -> None:
             writer.line(f"{held} = {unwrapped(value)}")
             value = held
         element = values.element(tensor, store.subscripts, operator.span)
+        if store.buffer in context.tallies:
+            _emit_tallied(tensor, element, value, leaf, store, context)
+            return
         _emit_unique(leaf, tensor, element, context)
     if store.op is None:
         _store(tensor, element, value, context)
@@ -229,6 +281,14 @@ def _emit_generic(operator: Generic, context: Context) -> None:
         dtype = leaf.value.dtype
         result = _updated(store, leaf, cast_text(current, tensor.dtype, dtype), value, dtype, product)
         _store(tensor, element, cast_text(result, dtype, tensor.dtype), context)
+
+
+def _emit_tallied(tensor: CpuTensor, element: str, value: str, leaf: Leaf, store: Store, context: Context) -> None:
+    """An update of one of the part's copies, another one than that of the iteration before."""
+    own, copies, elements = context.tallies[store.buffer]
+    place = f"({context.turn} & {copies - 1}) * {elements} + {element}" if copies > 1 else element
+    current = f"{own}[{place}]"
+    context.writer.line(f"{current} = {unwrapped(_updated(store, leaf, current, value, tensor.dtype, False))}")
 
 
 def _emit_unique(leaf: Leaf, tensor: CpuTensor, element: str, context: Context) -> None:

@@ -8,7 +8,7 @@ what lets narrow types accumulate in f32 and be rounded once, and makes one atom
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
@@ -21,7 +21,8 @@ from texpr.polyhedral.mapped.tree import Define
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carry:
     """An element carried around a loop. `nonempty` are ranges (low, high) that must hold something, and `conditions`
-    what must be true, for the element to be touched at all; only then may it be read and written."""
+    what must be true, for the element to be touched at all; only then may it be read and written. `marked`: iterations
+    decide that, and each update notes it."""
 
     store: Store
     op: AccOp
@@ -29,10 +30,11 @@ class Carry:
     subscripts: tuple[IndexExpr, ...]
     nonempty: tuple[tuple[IndexExpr, IndexExpr], ...]
     conditions: tuple[Condition, ...]
+    marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Site:
+class Site:
     """An operator, the ranges around it, and the conditions; None where one of them is data or an `else`."""
 
     operator: Generic
@@ -43,8 +45,8 @@ class _Site:
 def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str]) -> tuple[Carry, ...]:
     """The carries of a loop, one per tensor. `dtypes` has the stored type of every tensor, `scalars` names those that
     are plain variables already."""
-    every = list(_sites((loop,), (), ()))
-    sites: dict[str, list[_Site]] = {}
+    every = list(sites_of((loop,)))
+    sites: dict[str, list[Site]] = {}
     for site in every:
         for tensor, _ in site.operator.writes:
             if tensor not in scalars:
@@ -53,16 +55,16 @@ def find_carries(loop: Range, dtypes: dict[str, DType], scalars: frozenset[str])
         return ()
     inner = frozenset(_defined(loop))
     blocked = {read.buffer for site in every for read in site.operator.reads}
-    blocked.update(_conditions((loop,)))
+    blocked.update(asked((loop,)))
     carries = []
     for tensor, found in sites.items():
-        carry = None if tensor in blocked else _carry(found, inner, dtypes[tensor])
+        carry = None if tensor in blocked else _carry(loop, found, inner, dtypes[tensor])
         if carry is not None:
             carries.append(carry)
     return tuple(carries)
 
 
-def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | None:
+def _carry(loop: Range, sites: list[Site], inner: frozenset[str], stored: DType) -> Carry | None:
     first = sites[0].operator
     store, leaf = first.store, first.leaf
     if store is None or store.op is None or not isinstance(leaf, Accumulate | Atomic):
@@ -76,8 +78,26 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
             return None
     if not _may_round_once(stored, dtype, store.op):
         return None
+    carry = Carry(store=store, op=store.op, dtype=dtype, subscripts=affine, nonempty=(), conditions=())
+    when = _when_touched(sites, inner)
+    if when is None:
+        return replace(carry, marked=True) if is_left_in_parts(loop, carry) else None
+    return replace(carry, nonempty=when[0], conditions=when[1])
+
+
+def is_left_in_parts(loop: Range, carry: Carry) -> bool:
+    """Whether the parts of a parallel launch each keep what they have of the element."""
+    return loop.cores and carry.store.atomic and carry.dtype.bits >= 32
+
+
+def _when_touched(
+    sites: list[Site], inner: frozenset[str]
+) -> tuple[tuple[tuple[IndexExpr, IndexExpr], ...], tuple[Condition, ...]] | None:
+    """The ranges that must hold something, and the conditions, for the element to be touched; None where iterations of
+    the loop decide that, or sites differ."""
+    around = sites[0]
     nonempty: list[tuple[IndexExpr, IndexExpr]] = []
-    for low, high in dict.fromkeys((r.low, r.high) for r in sites[0].ranges):
+    for low, high in dict.fromkeys((r.low, r.high) for r in around.ranges):
         if isinstance(low, IndexConst) and isinstance(high, IndexConst):
             if low.value >= high.value:
                 return None
@@ -85,19 +105,11 @@ def _carry(sites: list[_Site], inner: frozenset[str], stored: DType) -> Carry | 
             return None
         else:
             nonempty.append((low, high))
-    around = sites[0]
     if any((site.ranges, site.conditions) != (around.ranges, around.conditions) for site in sites):
         return None
     if around.conditions is None or any(names(c) & inner for c in around.conditions):
         return None
-    return Carry(
-        store=store,
-        op=store.op,
-        dtype=dtype,
-        subscripts=affine,
-        nonempty=tuple(nonempty),
-        conditions=tuple(dict.fromkeys(around.conditions)),
-    )
+    return tuple(nonempty), tuple(dict.fromkeys(around.conditions))
 
 
 def _may_round_once(stored: DType, computed: DType, op: AccOp) -> bool:
@@ -110,19 +122,20 @@ def _may_round_once(stored: DType, computed: DType, op: AccOp) -> bool:
     return stored.is_integer and computed.is_integer and op in (AccOp.ADD, AccOp.MUL)
 
 
-def _sites(
-    body: tuple[CpuNode, ...], ranges: tuple[Range, ...], conditions: tuple[Condition, ...] | None
-) -> Iterator[_Site]:
+def sites_of(
+    body: tuple[CpuNode, ...], ranges: tuple[Range, ...] = (), conditions: tuple[Condition, ...] | None = ()
+) -> Iterator[Site]:
+    """Every operator of a body, in text order."""
     for node in body:
         match node:
             case Generic():
-                yield _Site(node, ranges, conditions)
+                yield Site(node, ranges, conditions)
             case Range(body=inner):
-                yield from _sites(inner, (*ranges, node), conditions)
+                yield from sites_of(inner, (*ranges, node), conditions)
             case Branch(condition=condition, body=inner, orelse=orelse):
                 known = None if conditions is None or isinstance(condition, Read) else (*conditions, condition)
-                yield from _sites(inner, ranges, known)
-                yield from _sites(orelse, ranges, None)
+                yield from sites_of(inner, ranges, known)
+                yield from sites_of(orelse, ranges, None)
             case _:
                 pass
 
@@ -142,14 +155,15 @@ def _defined(node: CpuNode) -> Iterator[str]:
             pass
 
 
-def _conditions(body: tuple[CpuNode, ...]) -> Iterator[str]:
+def asked(body: tuple[CpuNode, ...]) -> Iterator[str]:
+    """The buffers that conditions of a body read."""
     for node in body:
         if isinstance(node, Range):
-            yield from _conditions(node.body)
+            yield from asked(node.body)
         elif isinstance(node, Branch):
             if isinstance(node.condition, Read):
                 yield node.condition.buffer
-            yield from _conditions(node.body + node.orelse)
+            yield from asked(node.body + node.orelse)
 
 
 def is_shared_update(store: Store, parallel: bool) -> bool:

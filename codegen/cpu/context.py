@@ -85,19 +85,23 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partial:
-    """A result that every part of a parallel launch leaves in its own place, `variable_parts[task]`, to be combined in
-    the order of the parts by the lines of `combine`; so it does not change from run to run."""
+    """A result of `elements` numbers that every part of a parallel launch leaves in its own place, from
+    `variable_parts[elements * task]` on, to be combined in the order of the parts by the lines of `combine`; so it does
+    not change from run to run."""
 
     variable: str
     dtype: DType
-    combine: str
+    combine: tuple[str, ...]
+    elements: int = 1
 
 
 @dataclass(slots=True)
 class Context:
     """Mutable state of one block function. `parallel`: several threads run it at once. `carried` names the variable
-    that holds an accumulated element around a loop, by tensor; `owners` the array that records which iteration wrote
-    an element, by tensor that `#unique` speaks of; `partials` what the parts leave to be combined."""
+    that holds an accumulated element around a loop, by tensor, and `marks` what notes that there was one; `tallies` has
+    the name of a part's copies of an array, how many there are and of how many elements, and `turn` names the index of
+    the innermost loop; `owners` names the array that records which iteration wrote an element, by tensor that `#unique`
+    speaks of; `partials` has what the parts leave to be combined."""
 
     names: Names
     tensors: dict[str, CpuTensor]
@@ -105,6 +109,9 @@ class Context:
     checks: list[Check]
     parallel: bool
     carried: dict[str, str] = field(default_factory=dict)
+    marks: dict[str, str] = field(default_factory=dict)
+    tallies: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    turn: str = ""
     owners: dict[str, str] = field(default_factory=dict)
     partials: list[Partial] = field(default_factory=list)
 

@@ -15,10 +15,11 @@ from llvmlite import ir
 from numba import njit
 from numba import types as _types
 from numba.core import cgutils as _cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as _intrinsic
 
 types: Any = _types
 cgutils: Any = _cgutils
+intrinsic: Any = _intrinsic
 
 Gen = Callable[[Any, Any, Any, Any], Any]
 

@@ -150,7 +150,8 @@ def _emit_parts(
     if checked:
         out.line("failed = np.empty((tasks, 3), np.int64)")
     for partial in partials:
-        out.line(f"{partial.variable}_parts = np.empty(tasks, np.{ELEMENT[partial.dtype.name]})")
+        count = "tasks" if partial.elements == 1 else f"{partial.elements} * tasks"
+        out.line(f"{partial.variable}_parts = np.empty({count}, np.{ELEMENT[partial.dtype.name]})")
         out.line(f"{partial.variable}_done = np.empty(tasks, np.uint8)")
 
     def loop(header: str) -> None:
@@ -168,7 +169,8 @@ def _emit_parts(
         loop("for task in prange(tasks):")
     for partial in partials:
         with out.block("for each in range(tasks):"), out.block(f"if {partial.variable}_done[each] != 0:"):
-            out.line(partial.combine)
+            for line in partial.combine:
+                out.line(line)
     if checked:
         with out.block("for each in range(tasks):"), out.block("if failed[each, 0] != 0:"):
             out.line("return finding(failed[each, 0], failed[each, 1], failed[each, 2])")

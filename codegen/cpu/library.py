@@ -13,6 +13,7 @@ from numba import boolean, float32, float64, int8, int16, int32, int64, njit, pr
 from numba import types as _types
 
 from texpr.codegen.cpu import half
+from texpr.codegen.cpu.elementary import erf_f32, exp2_f32, exp_f32, log2_f32, log_f32, normcdf_f32, tanh_f32
 from texpr.codegen.cpu.intrinsics import (
     add_c,
     add_r,
@@ -53,11 +54,12 @@ from texpr.codegen.cpu.intrinsics import (
 from texpr.codegen.cpu.names import INDEX_FUNCTIONS
 
 types: Any = _types
-erf, tanh, log1p, expm1 = math.erf, math.tanh, math.log1p, math.expm1
+log1p, expm1 = math.log1p, math.expm1
+exp_f64, exp2_f64, log_f64, log2_f64, erf_f64, tanh_f64 = exp, exp2, log, log2, math.erf, math.tanh
 inf, nan = math.inf, math.nan
 
 
-def _make_sigmoid(kind: Any) -> Any:
+def _make_sigmoid(kind: Any, exp: Any) -> Any:
     one = kind(1.0)
 
     def sigmoid(x: Any) -> Any:
@@ -67,17 +69,11 @@ def _make_sigmoid(kind: Any) -> Any:
     return inline(sigmoid)
 
 
-sigmoid_f32, sigmoid_f64 = _make_sigmoid(np.float32), _make_sigmoid(np.float64)
+sigmoid_f32, sigmoid_f64 = _make_sigmoid(np.float32, exp_f32), _make_sigmoid(np.float64, exp_f64)
 
 
-_HALF, _ROOT_HALF, _ROOT_HALF_REST = np.float32(0.5), math.sqrt(0.5), -4.833646656726457e-17
+_ROOT_HALF, _ROOT_HALF_REST = math.sqrt(0.5), -4.833646656726457e-17
 _TWO_OVER_ROOT_PI = 2.0 / math.sqrt(math.pi)
-
-
-def _normcdf_f32(x: Any) -> Any:
-    if x >= -_HALF:  # no cancellation
-        return _HALF + _HALF * math.erf(x * np.float32(_ROOT_HALF))
-    return np.float32(0.5 * math.erfc(np.float64(x) * -_ROOT_HALF))
 
 
 def _normcdf_f64(x: Any) -> Any:
@@ -88,10 +84,10 @@ def _normcdf_f64(x: Any) -> Any:
     return 0.5 * (math.erfc(y) - _TWO_OVER_ROOT_PI * exp(-y * y) * missed)
 
 
-normcdf_f32, normcdf_f64 = inline(_normcdf_f32), inline(_normcdf_f64)
+normcdf_f64 = inline(_normcdf_f64)
 
 
-def _make_xlogy(kind: Any) -> Any:
+def _make_xlogy(kind: Any, log: Any) -> Any:
     zero = kind(0.0)
 
     def xlogy(x: Any, y: Any) -> Any:
@@ -100,7 +96,7 @@ def _make_xlogy(kind: Any) -> Any:
     return inline(xlogy)
 
 
-xlogy_f32, xlogy_f64 = _make_xlogy(np.float32), _make_xlogy(np.float64)
+xlogy_f32, xlogy_f64 = _make_xlogy(np.float32, log_f32), _make_xlogy(np.float64, log_f64)
 
 
 def _floordiv(a: Any, b: Any) -> Any:

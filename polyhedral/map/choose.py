@@ -93,6 +93,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         kept=kept.buffers,
         laid=kept.laid,
         centred=kept.centred,
+        shared=kept.shared,
         early=early,
         moves=kept.moves,
     )

@@ -7,12 +7,15 @@ along another runs in tiles of both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
-from texpr.grammar.ast import Accumulate, Atomic, Gather, If, IndexExpr, Intrinsic, New, Read
-from texpr.grammar.core import statements
-from texpr.grammar.index.expr import ONE, add, names
+from texpr.grammar.ast import Accumulate, Atomic, Bind, Gather, If, IndexExpr, Intrinsic, New, Par, Read, Seq, Stmt
+from texpr.grammar.core import children, statements
+from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.value import index_value
+from texpr.grammar.walk import walk
+from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.bands import Nest, has_long_loop
@@ -22,18 +25,24 @@ from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.mapped.candidate import Cores
 from texpr.polyhedral.mapped.places import Memory
+from texpr.polyhedral.prove.additions import CHAIN
+from texpr.polyhedral.target import CPU_TALLY_ELEMENTS, CPU_TASKS
 from texpr.polyhedral.walk import subscript_names
 
 LIGHT_CHUNK = 1024  # the most iterations of the only core dimension that a core runs at a time
-HEAVY_CHUNK = 256  # the same where each iteration has loops
+HEAVY_CHUNK = 1024  # the same where each iteration has loops: of 4 bytes a page of each line that these go to
 MIN_CHUNK = 16
 LINE_BYTES = 64  # that memory moves at a time
 PIECE = 256  # iterations of the vector whose locals are rows: a few of them fit the nearest cache
-TILE_SIDE = LINE_BYTES // 2  # iterations of a tile: of 4 bytes two lines a side, of which the nearest cache holds all
+TILE_SIDE = (
+    LINE_BYTES  # iterations of a side of a tile: of 4 bytes four lines; the nearest cache holds a square of them
+)
 MIN_CHUNKS = 64  # chunks that keep many cores busy
+FEW_CHUNKS = 4  # the same of lines: shorter pieces of these take twice the time, by a page's translation for each
 
 
 def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
@@ -66,10 +75,11 @@ def beside(choice: Cores) -> int:
 
 def _chunk(problem: Problem, nest: Nest, extent: IndexExpr) -> int:
     """Iterations of the only core dimension that one core runs at a time: enough chunks for many cores."""
-    most = HEAVY_CHUNK if has_long_loop(nest.body) else LIGHT_CHUNK
-    if any(isinstance(s, Accumulate) and s.id in problem.long for s in nest.body):
-        return most  # one partial for each chunk
-    return max(MIN_CHUNK, min(most, power_of_two(problem.representative(extent, {}) // MIN_CHUNKS)))
+    heavy = has_long_loop(nest.body)
+    if not heavy and any(isinstance(s, Accumulate) and s.id in problem.long for s in nest.body):
+        return CHAIN  # a partial for each chunk
+    most, chunks = (HEAVY_CHUNK, FEW_CHUNKS) if heavy else (LIGHT_CHUNK, MIN_CHUNKS)
+    return max(MIN_CHUNK, min(most, power_of_two(problem.representative(extent, {}) // chunks)))
 
 
 def core_indices(problem: Problem, nest: Nest) -> tuple[str, ...]:
@@ -91,7 +101,20 @@ def core_dims(problem: Problem, nest: Nest) -> tuple[int, ...]:
             found.append(number)
     if not found and updates and all(_is_total(problem, update, nest) for update in updates):
         return (0,)
-    return tuple(found)
+    return (0,) if not found and updates and _are_tallied(problem, updates, nest) else tuple(found)
+
+
+def _are_tallied(problem: Problem, updates: Sequence[Accumulate | Atomic], nest: Nest) -> bool:
+    """Whether all updates are of arrays so small that each part of a launch has copies, which `codegen/cpu/tally.py`
+    adds up, and there is more to do than that."""
+    found = tally(problem, nest, nest.indices[0])
+    arrays = {update.buffer for update in updates} - declared(nest.body)
+    if found is None or arrays != set(found.of):
+        return False
+    counts = {name: elements(problem.kernel.buffer(name)) or 0 for name in arrays}
+    dense = all(constant_value(extent(problem.layouts[name])) == count for name, count in counts.items())
+    turns = prod(problem.representative(par.extent, {}) for par in nest.pars)
+    return dense and max(counts.values()) <= CPU_TALLY_ELEMENTS and sum(counts.values()) * CPU_TASKS <= turns
 
 
 def _is_total(problem: Problem, update: Accumulate | Atomic, nest: Nest) -> bool:
@@ -152,15 +175,36 @@ def tiles_of(problem: Problem, nest: Nest, cores: Sequence[str], vector: str) ->
 
 
 def can_be_rows(problem: Problem, nest: Nest, memory: Mapping[str, Memory]) -> bool:
-    """Whether an iteration has long loops, and locals outside them alone, of one element each and a thread's own;
-    what data decides is better decided in registers."""
-    every = [s.buffer for s in statements(nest.body) if isinstance(s, New)]
+    """Whether an iteration has long loops, and locals of one element each and a thread's own, outside these loops or
+    around none; and whether data decides of single binds only, which become selections."""
     own = [s.buffer for s in nest.body if isinstance(s, New)]
     plain = all(memory.get(b) is Memory.REG and not problem.kernel.buffer(b).shape for b in own)
-    scalar = any(
-        isinstance(s, Intrinsic) or (isinstance(s, If) and isinstance(s.condition, Read)) for s in statements(nest.body)
-    )
-    return bool(own) and own == every and plain and not scalar and has_long_loop(nest.body)
+    return bool(own) and plain and has_long_loop(nest.body) and _can_be_vector(nest.body)
+
+
+def _can_be_vector(stmts: tuple[Stmt, ...]) -> bool:
+    """Whether the statements can run for neighbouring iterations side by side, their long loops around these."""
+    for stmt in stmts:
+        match stmt:
+            case Seq() | Par():
+                local = has_long_loop(stmt.body) and any(isinstance(s, New) for s in statements(stmt.body))
+                if local or not _can_be_vector(stmt.body):
+                    return False
+            case If(condition=Read()):
+                if not all(isinstance(s, Bind) and not _gathers(s) for s in (*stmt.then, *stmt.orelse)):
+                    return False
+            case If():
+                if any(isinstance(s, New) for s in statements((stmt,))) or not _can_be_vector(children(stmt)):
+                    return False
+            case Intrinsic():
+                return False
+            case _:
+                pass
+    return True
+
+
+def _gathers(stmt: Bind) -> bool:
+    return any(isinstance(node, Gather) for node in (*stmt.subscripts, *walk(stmt.value)))
 
 
 def step(problem: Problem, access: WeightedAccess, index: str) -> int | None:

@@ -44,6 +44,7 @@ from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.map.bands import Nest, has_long_loop, has_loop
 from texpr.polyhedral.map.choose_cores import PIECE, beside
 from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.core_tiles import in_tiles
 from texpr.polyhedral.map.digits import core_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.jammed import Jam
@@ -92,7 +93,10 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
         side = piece_of(draft, second, above, choice.tile[second.index])
         digits = (*digits, side.digit)
         start.append(side.start)
-        body = (level.tiled(pars[choice.vector], choice.tile[choice.vector], second, side, stmts),)
+        vector = pars[choice.vector]
+        tile, piece = tiles(draft, vector, choice.tile[choice.vector])
+        innermost = level.vector_loop(vector, stmts, piece)
+        body = (in_tiles(draft, nest, tile, (vector, piece), (second, side), innermost),)
     elif choice.local_rows:
         vector = pars[choice.vector]
         tile, piece = tiles(draft, vector, PIECE)
@@ -142,7 +146,7 @@ class _Core:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
         kept = Intrinsic if self.rows else New | Intrinsic
         if any(isinstance(s, kept) for s in statements(stmts)) or not has_long_loop(stmts):
-            return (self._vector_loop(par, stmts, piece),)
+            return (self.vector_loop(par, stmts, piece),)
         found: list[Node] = []
         leaves: list[Stmt] = []
         for stmt in stmts:
@@ -150,7 +154,7 @@ class _Core:
                 leaves.append(stmt)
                 continue
             if leaves:
-                found.append(self._vector_loop(par, tuple(leaves), piece))
+                found.append(self.vector_loop(par, tuple(leaves), piece))
                 leaves = []
             match stmt:
                 case New(buffer=buffer):
@@ -165,23 +169,10 @@ class _Core:
                     then, orelse = self.pushed(par, stmt.then, piece), self.pushed(par, stmt.orelse, piece)
                     found.append(Guard(condition=condition, body=then, orelse=orelse, span=stmt.span))
                 case _:
-                    found.append(self._vector_loop(par, (stmt,), piece))
+                    found.append(self.vector_loop(par, (stmt,), piece))
         if leaves:
-            found.append(self._vector_loop(par, tuple(leaves), piece))
+            found.append(self.vector_loop(par, tuple(leaves), piece))
         return tuple(found)
-
-    def tiled(self, par: Par, length: int, second: Par, side: Piece, stmts: tuple[Stmt, ...]) -> Loop:
-        """Tiles of so many iterations of the par and of those that the core has of a second one."""
-        tile, piece = tiles(self.draft, par, length)
-        define = replace(side.define, digits=(*side.define.digits, side.digit))
-        row = Loop(
-            index=side.digit.name,
-            extent=side.extent,
-            body=(define, self._vector_loop(par, stmts, piece)),
-            digit=side.digit,
-            span=second.span,
-        )
-        return Loop(index=tile.name, extent=tile.radix, body=(piece.start, row), digit=tile, span=par.span)
 
     def _rows(self, par: Par, seq: Seq, updates: tuple[Accumulate, ...], piece: Piece | None) -> tuple[Node, ...]:
         """A `seq` with long sums of rows, over the core's chunk of the par or over tiles of it."""
@@ -200,7 +191,7 @@ class _Core:
             index=piece.digit.name, extent=piece.extent, body=body, digit=piece.digit, vector=True, span=par.span
         )
 
-    def _vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> Loop:
+    def vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> Loop:
         """The par's loop around statements, over all of it or over a core's chunk."""
         loop = self.worker.loop(par, self.worker.nodes(stmts))
         independent = not any(

@@ -28,6 +28,7 @@ from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
+from texpr.polyhedral.map.shared_sums import share, to_share
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Contracted, first_of
 from texpr.polyhedral.mapped.piped import Piped
@@ -92,7 +93,7 @@ def _better(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] |
 
 def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     """The mapping of the compiler's own choices."""
-    problems = _centred(problems)
+    problems = _shared(_centred(problems))
     program, as_it_is = problems.kept.proved.program, problems.kept
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     mapped = _carried(problems)
@@ -130,6 +131,15 @@ def _centred(problems: Problems) -> Problems:
         own, other = price(problems), price(found)
         if own is not None and other is not None and other.picoseconds < own.picoseconds:
             return found
+    return problems
+
+
+def _shared(problems: Problems) -> Problems:
+    """The problems of the program whose cores share out its reductions."""
+    if problems.target.is_cuda:  # which has parted launches for these
+        return problems
+    with suppress(TExprError):  # or each stays with one core
+        return replace(problems, kept=share(problems.kept, to_share(problems.kept)))
     return problems
 
 
@@ -234,7 +244,7 @@ def _chosen(
     E0401 where it does not fit, or leaves long sums in memory."""
     from texpr.polyhedral.map.legal import check_candidate
 
-    as_it_is = _about_means(keep_nothing(scheduled.proved, scheduled.moves), candidate)
+    as_it_is = _rewritten(keep_nothing(scheduled.proved, scheduled.moves), candidate)
     program, long = as_it_is.proved.program, as_it_is.long
     writes = [s.write for s in program.statements if s.id in long]
     able = {write.buffer for write in writes if write is not None}
@@ -288,21 +298,28 @@ def problems_of(proved: ProvedProgram, mapped: MappedProgram) -> tuple[CaseProbl
     cases, last = (choices.cases, choices.otherwise) if isinstance(choices, Cases) else ((), choices)
     for number, case in enumerate((*cases, None)):
         candidate = case.candidate if case else last
-        as_it_is = _about_means(keep_nothing(replay(proved, candidate.moves).proved, candidate.moves), candidate)
+        as_it_is = _rewritten(keep_nothing(replay(proved, candidate.moves).proved, candidate.moves), candidate)
         given = first_of(case.when, cases[:number]) if case else ()
         problem = _problem(as_it_is, mapped.target, judged_at(case.when, hints) if case else hints, candidate, given)
         found.append(CaseProblem(when=case.when if case else None, candidate=candidate, problem=problem))
     return tuple(found)
 
 
-def _about_means(as_it_is: Kept, candidate: Candidate) -> Kept:
-    """The program with the sums of squares about means that a candidate wants. Raises E0401 where there are none."""
+def _rewritten(as_it_is: Kept, candidate: Candidate) -> Kept:
+    """The program with the sums of squares about means, and the shared reductions, that a candidate wants. Raises E0401
+    where there are none."""
     able = to_centre(as_it_is) if candidate.centred else frozenset()
     if not candidate.centred <= able:
         wrong = ", ".join(sorted(candidate.centred - able))
         why = f"the candidate takes {wrong} about means of rows: no sum of squares that an earlier sum is read with"
         raise fail("E0401", why, as_it_is.proved.program.kernel.span)
-    return centre(as_it_is, candidate.centred)
+    found = centre(as_it_is, candidate.centred)
+    able = to_share(found) if candidate.shared else frozenset()
+    if not candidate.shared <= able:
+        wrong = ", ".join(sorted(candidate.shared - able))
+        why = f"the candidate shares out the loops {wrong}: they are no reductions of plain statements that may be long"
+        raise fail("E0401", why, as_it_is.proved.program.kernel.span)
+    return share(found, candidate.shared)
 
 
 def _problem(

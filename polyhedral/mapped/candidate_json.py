@@ -101,6 +101,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "kept": sorted(candidate.kept),
         "laid": sorted(candidate.laid),
         "centred": sorted(candidate.centred),
+        "shared": sorted(candidate.shared),
         "early": sorted(candidate.early),
         "launches": launches,
     }
@@ -347,6 +348,7 @@ _PARTS: dict[str, Callable[[Any, str], Any]] = {
     "kept": _set_of_names,
     "laid": _set_of_names,
     "centred": _set_of_names,
+    "shared": _set_of_names,
     "early": _set_of_names,
     "launches": _launches,
 }

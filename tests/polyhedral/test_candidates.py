@@ -270,6 +270,7 @@ def data(**launches: Any) -> dict[str, Any]:
         "kept": [],
         "laid": [],
         "centred": [],
+        "shared": [],
         "early": [],
         "launches": launches,
     }
@@ -278,7 +279,10 @@ def data(**launches: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ([], r"the candidate is an object of centred, early, kept, laid, launches, moves, schema, wide, not a list"),
+        (
+            [],
+            r"the candidate is an object of centred, early, kept, laid, launches, moves, schema, shared, wide, not a",
+        ),
         (data() | {"schema": 7}, r"schema is 1, the version that this TExpr reads, not 7"),
         (data() | {"wide": 1}, r"wide is true or false, not 1"),
         (data() | {"kept": [3]}, r"kept is a name, not 3"),

@@ -42,7 +42,28 @@ SOFTMAX = """kernel k(X: f32[P, R], Y: f32[P, R]) where R >= 1 {
         par R j { Y[i, j] = exp(X[i, j]) / total }
     }
 }"""
+GREATEST = """kernel k(X: f32[Q, R], Y: i64[R]) {
+    par R j {
+        new top: f32
+        new at: i64
+        top = -inf
+        at = -1
+        seq Q i { if X[i, j] > top { top = X[i, j]; at = i } }
+        Y[j] = at
+    }
+}"""
+TOTALS = """kernel k(X: f32[R], Y: f32[2]) {
+    new top: f32
+    Y[0] = 1.0
+    top = -inf
+    seq R i { Y[0] += X[i]; top max= X[i] }
+    Y[1] = top
+}"""
+COUNTS = "kernel k(I: i64[R], inout Y: i64[9]) { par R i { atomic Y[I[i]] += i } }"
 TEXTS = {
+    "greatest": GREATEST,
+    "totals": TOTALS,
+    "counts": COUNTS,
     "permute": PERMUTE,
     "across": ADD_ACROSS,
     "gather": GATHER,
@@ -100,10 +121,59 @@ def test_compiled_text_is_right_at_every_size(name: str) -> None:
 
 def test_what_is_read_along_one_index_and_written_along_another_runs_in_tiles() -> None:
     choice = choice_of(PERMUTE, P=100, Q=100, R=100)
-    assert (choice.cores, choice.vector, dict(choice.tile)) == (("j", "k"), "i", {"k": 32, "i": 32})
-    assert dict(choice_of(ADD_ACROSS, P=100, R=100).tile) == {"k": 32, "i": 32}
+    assert (choice.cores, choice.vector, dict(choice.tile)) == (("j", "k"), "i", {"k": 64, "i": 64})
+    assert dict(choice_of(ADD_ACROSS, P=100, R=100).tile) == {"k": 64, "i": 64}
     along = choice_of("kernel k(X: f32[P, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[i, j] } }", P=100, R=100)
     assert (along.vector, dict(along.tile)) == ("j", {})
+
+
+def test_what_a_tile_reads_across_comes_to_a_square_first() -> None:
+    source = texpr.parse(ADD_ACROSS).only.compile("cpu", sizes={"P": 100, "R": 100}).source
+    assert "X_square[i_vector * 64 + k_vector] = X[i * 100 + k]" in source
+    assert "mul_c(np.float32(2.0), X_square[i_vector * 64 + k_vector])" in source
+
+
+def test_a_pick_of_each_column_is_made_in_rows() -> None:
+    assert choice_of(GREATEST, Q=100, R=1000).local_rows
+    placed = GREATEST.replace("at = i }", "at = i64(X[at + 1, j]) }")
+    assert not choice_of(placed, Q=100, R=1000).local_rows
+    sums = GREATEST.replace("at = i }", "at += i }")
+    assert not choice_of(sums, Q=100, R=1000).local_rows
+
+
+@pytest.mark.parametrize("size", [1 << 15, 40_009])
+def test_cores_share_out_long_reductions_and_counts(size: int) -> None:
+    for text, launches in ((TOTALS, 3), (COUNTS, 1)):
+        own = mapped(text, "cpu", R=size)
+        assert len(own.candidate.launches) == launches
+        assert any(isinstance(c, Cores) and c.cores == ("i",) for c in own.candidate.launches.values())
+        given = arrays(text, {"R": size})
+        wanted = interpret(program(text, R=size).kernel, given).outputs["Y"]
+        for bound_sizes in ({"R": size}, {}):
+            again = {key: array.copy() for key, array in given.items()}
+            texpr.parse(text).only.compile("cpu", sizes=bound_sizes)(**again)
+            np.testing.assert_allclose(again["Y"], wanted, rtol=1e-6)
+
+
+def test_what_is_short_or_in_order_stays_on_one_core() -> None:
+    assert len(mapped(TOTALS, "cpu", R=1 << 13).candidate.launches) == 1
+    same = TOTALS.replace("top max= X[i]", "Y[1] += X[i] * X[i]")
+    assert not any(
+        isinstance(c, Cores) and c.cores == ("i",) for c in mapped(same, "cpu", R=1 << 15).candidate.launches.values()
+    )
+    ordered = TOTALS.replace("seq R i", "seq R i #ordered")
+    assert len(mapped(ordered, "cpu", R=1 << 15).candidate.launches) == 1
+    (few,) = mapped(COUNTS, "cpu", R=100).candidate.launches.values()
+    assert isinstance(few, Cores) and not few.cores
+
+
+def test_reductions_to_share_are_of_those_that_there_are() -> None:
+    own = mapped(TOTALS, "cpu", R=1 << 15).candidate
+    assert isinstance(own, Candidate) and own.shared == {"i"}
+    again = mapped(TOTALS, "cpu", own, R=1 << 15)
+    assert again.candidate == own
+    with pytest.raises(TExprError, match="shares out the loops j"):
+        mapped(TOTALS, "cpu", replace(own, shared=frozenset({"j"})), R=1 << 15)
 
 
 def test_an_index_that_data_does_not_place_is_innermost() -> None:
@@ -124,7 +194,7 @@ def test_locals_are_rows_and_values_are_computed_once() -> None:
     assert not choice_of(CHANNELS, P=100, Q=1000, R=100).once  # 256 rows of 1000 have no room
     assert choice_of(RUNNING, Q=100, R=1000).local_rows
     source = texpr.parse(SOFTMAX).only.compile("cpu", sizes={"P": 64, "R": 64}).source
-    assert source.count("exp(") == 1
+    assert source.count("exp_f32(") == 1
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,8 @@ def test_cases_run_on_every_target(cases: Path, target: str) -> None:
         ("3", "E0607", "the candidate is an object"),
         ('{"candidate": null}', "E0607", "the candidate is an object"),
         (
-            '{"schema": 1, "moves": [], "wide": true, "kept": [], "laid": [], "centred": [], "early": [], '
-            '"launches": {}}',
+            '{"schema": 1, "moves": [], "wide": true, "kept": [], "laid": [], "centred": [], "shared": [], '
+            '"early": [], "launches": {}}',
             "E0401",
             "this kernel has mm_0",
         ),
