@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, IndexVar, Leaf, New, Read, Role, Seq, Stmt
 from texpr.grammar.permissions import keeps_order
-from texpr.grammar.types import BF16, F16, F32, F64, I8, I16, I32, U8, DType
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, U8, DType
 from texpr.grammar.walk import walk
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.contraction import Contraction
@@ -28,7 +28,10 @@ from texpr.polyhedral.walk import touched, written
 SUM = "#sum_"
 """What the names of the buffers, of no dimension, begin with that have what sums come to; behind it their numbers."""
 
-SUMMED = {F32: (F32, F16, BF16), I32: (I32, I16, I8, U8)}  # types of what holds a sum, by the type that it is made in
+SUMMED = {
+    F32: (F32, F16, BF16, F8E4M3, F8E5M2),
+    I32: (I32, I16, I8, U8),
+}  # types of what holds a sum, by the type that it is made in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
