@@ -1,7 +1,7 @@
 """The first candidate of a product of matrices on tensor cores: the tiles that are done soonest.
 
     bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
-    bf16 1000 x 1304 x 2056     tiles of 64 x 192, two blocks a cluster, 6 stages: one wave
+    bf16 1000 x 1304 x 2056     tiles of 64 x 192, four blocks a cluster, 6 stages: one wave
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
     bf16 128 x 4096 x 4096      tiles of 128 x 64, two blocks for each, which share what is summed
     bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
@@ -30,7 +30,7 @@ from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.way_back import PANEL, panel_of
+from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.walk import subscript_names
 
@@ -46,11 +46,11 @@ L2_BYTES = 70  # that come to a multiprocessor in a cycle
 LINE_BYTES, LINES = 128, 1.75  # of the L2 cache: more of them where a row of a box begins between two
 POWER = 0.2  # that what comes takes, in its own time
 TILE_US, AREA_US, AREA = 0.8, 0.7, 1 << 15  # around the products of a tile, and the way back of so many elements
-HALVES, HALF_BOXES = 1.02, 1.06  # what half a panel on the way back costs, and boxes of half panels on the way in
-CUT_BOXES, PAIRS = 1.25, 1.06  # such boxes where the blocks of a cluster cut panels; pairs of one warpgroup each
+HALVES, HALF_LINES = 1.02, 1.6  # what half a panel on the way back costs, and lines of half panels on the way in
+PAIRS = 1.06  # clusters of blocks of one warpgroup each
 LARGER = 2  # times as large as the other factor: the one that is to be brought less often, all else alike
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
-CLUSTER_US = {1: 0.0, 2: 1.7}  # to begin with so many blocks of a cluster
+CLUSTER_US = {1: 0.0, 2: 1.5, 4: 2.0}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 SPLITS = (2, 4)
@@ -82,7 +82,7 @@ class Tile:
 
 
 WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
-TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1))
+TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1, 4))
 BY_TURNS = tuple(
     Tile(2, columns, cluster, alternate=True)
     for columns in range(3 * PANEL, 2 * PANEL - 1, -PANEL // 2)
@@ -208,13 +208,13 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     rows, columns, depth = product.sizes(problem)
     waves = -(-_clusters(problem, product, tile) // _at_once(problem, tile))
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
+    if tile.columns % PANEL and not product.columns.k_contiguous:
+        shared *= HALF_LINES
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
     lines = tile.rows * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
     step = _step(tile.rows * wide * STEP_BYTES / PRODUCT_BYTES, lines * STEP_BYTES)
-    if tile.columns % PANEL:
-        cut = tile.columns // panel_of(tile.columns) % tile.cluster
-        step *= HALVES if product.columns.k_contiguous else CUT_BOXES if cut else HALF_BOXES
-    step *= PAIRS if tile.cluster > tile.groups else 1.0
+    step *= HALVES if tile.columns % PANEL else 1.0
+    step *= PAIRS if tile.cluster > 1 and tile.groups == 1 else 1.0
     if product.in_portions:
         step *= PAIRS_OF_PORTIONS if are_pairs(wide) else PIECES
     area = tile.rows * wide / AREA
