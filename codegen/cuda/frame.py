@@ -199,8 +199,12 @@ class Frame:
         values another launch may still be writing: there the word would let a load be moved across the wait; and but
         for one whose loads nvcc merges with those of a buffer that is written."""
         spoken = buffer.name in self.facts.written and self.facts.waits
-        awaited = buffer.name not in self.settled and self.facts.has(AfterLaunch)
-        return "" if spoken or awaited or buffer.name in self.facts.merged else " __restrict__"
+        return "" if spoken or not self.stays(buffer.name) else " __restrict__"
+
+    def stays(self, name: str) -> bool:
+        """Whether what is read of a buffer may be read at any time of the kernel, if that does not write it."""
+        awaited = name not in self.settled and self.facts.has(AfterLaunch)
+        return not awaited and name not in self.facts.merged
 
     # ---- declarations ----
 

@@ -1,6 +1,7 @@
 """Wide copies and reductions in CUDA: one call of a header function each.
 
 copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}));
+the same of whole chunks or none         tx::put(v, 8 * q, tx::load_or_none<8>(X, …, …, {0, N - c}));
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 the same at any address                  v_chunks(8 * q) = tx::chunks_wanted<8>(X, …, {-c, N - c});
                                          tx::put(v, 8 * q, v_chunks(8 * q).shifted());       after all loads
@@ -23,11 +24,12 @@ from texpr.codegen.cuda.access import Access as Places
 from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
-from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, IndexVar
+from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
-from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply
+from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
+from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import coordinate, variable
 from texpr.polyhedral.layout.value import Unit
@@ -63,7 +65,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
     own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=inside)
-    hint = "" if copy.cache is Cache.PLAIN else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
+    plain = copy.cache is Cache.PLAIN or (copy.cache is Cache.READ_ONLY and not access.frame.stays(view.buffer))
+    hint = "" if plain else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
     wanted = _wanted(copy, count, access)
     if not inside:
         same = held.dtype == view.dtype
@@ -81,8 +84,10 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     # A vector's end is asked in every block; rows have theirs in one turn of many, whose text may not cost registers.
     lined = not mixed and len(view.subscripts) == 1 and access.frame.buffer(view.buffer).align % BYTES[-1] == 0
     which = "" if not wanted else "_inside" if outside or (exact and lined) else "_exactly" if exact else "_wanted"
+    first = _first_of_row(copy, view, access) if mixed and wanted and which == "_wanted" else ""
+    which = "_or_none" if first else which
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
-    value = f"{verb}({_listed(own, where, wanted, room)})"
+    value = f"{verb}({_listed(own, where, first, wanted, room)})"
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
@@ -101,6 +106,23 @@ def _last(copy: Copy) -> int:
     if found is None:
         raise InternalError(f"{copy.id} is of so many elements as no number says")
     return found
+
+
+def _first_of_row(copy: Copy, view: View, access: Places) -> str:
+    """The number of an access that is surely made, which one of those behind it may make in place of its own, where a
+    call decides whether there are any; '' where none is known."""
+    within = copy.within
+    if within is None or not within.together or not within.whole or not isinstance(within.part, IndexVar):
+        return ""
+    if not any(isinstance(node, SizeVar) for node in walk(within.end)):
+        return ""
+    part = within.part.name
+    subscripts = view.first(copy.over).subscripts
+    plain = [s for s in subscripts if not isinstance(s, Gather)]
+    if len(plain) < len(subscripts):
+        return ""
+    start = tuple(substitute(s, lambda name: ZERO if name.name == part else None) for s in plain)
+    return access.number(view.buffer, start, writes=False)[1]
 
 
 def _may_leave(view: View, count: int, access: Places) -> bool:

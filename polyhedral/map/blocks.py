@@ -38,6 +38,7 @@ from texpr.polyhedral.map.reducible import reduction
 from texpr.polyhedral.map.reductions import Team, split
 from texpr.polyhedral.map.row_clusters import by_ranks, of_clusters, rank_of
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
+from texpr.polyhedral.map.row_vectors import tell_vectors
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.map.warp_each import by_warps, warp_digit
@@ -57,6 +58,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
     rank = rank_of(draft, choice) if choice.cluster > 1 else None
     body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
+    body = body if rank is None else tell_vectors(draft, body)
     warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
     for digit in warp:
         body, uniform = by_warps(draft, digit, bound_once(draft, body)), Scope.WARP

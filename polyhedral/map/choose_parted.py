@@ -18,6 +18,7 @@ from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.by_columns import ends_columns
+from texpr.polyhedral.map.choose_beside import rows_beside
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
@@ -104,7 +105,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     if lane is None:
         if not streams or (rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))):
             return None
-        choice = _along(problem, nest, found, turns)
+        choice = rows_beside(problem, nest, sizes, found, _along(problem, nest, found, turns), turns)
     else:
         if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
@@ -205,7 +206,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
 
 def _own(choice: Parted, lanes: int, index: str) -> int:
     """The iterations of an index that a block ends."""
-    width = choice.widths.get(index, 1)
+    width = choice.taken.get(index, 1)
     return own_columns(choice, lanes, width) if index in choice.widths else lanes * width
 
 

@@ -39,6 +39,7 @@ from texpr.polyhedral.map.vectors import arrays_of
 from texpr.polyhedral.map.widths import run_width
 from texpr.polyhedral.mapped.candidate import Deal, Scanned
 from texpr.polyhedral.names import Names
+from texpr.polyhedral.target import REGISTERS
 
 THREADS = 256
 TOGETHER = 64  # bytes of terms that a thread takes at once, or of what it loads for them where a scan has several tiles
@@ -56,6 +57,7 @@ SINGLE_TALL, SINGLE_BLOCKS = (
 COLUMN_ROUNDS = 16  # rows that a thread loads at once which has a scan of its own, in blocks of half the usual threads
 PAIRED_TILES = 4  # of so many rows: longer columns have two threads each, where threads are idle (257 rows of 100003
 # columns in bf16: .71 of a copy, .62 with one; f32 .85, .76)
+FOR_TILES = 64  # registers of a thread that has the next tile's loads on their way
 WIDE, WIDE_BYTES = 4, 256  # warps across, from which on a tile of ragged columns has several of them, so many bytes of
 # a row: its edges share sectors with other blocks (4093 columns of f32: .77, .69 with a warp; bf16: .58, .55 with two)
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
@@ -135,7 +137,16 @@ def _along(problem: Problem, nest: Nest, ranges: Ranges, sizes: Sequence[int], f
     few = runs > team * ahead and rows * team < busy  # so that nobody else has loads on their way
     choice = replace(choice, next_tile=few)
     own = choice.resident or (_resident(problem, found, choice, runs) if lines else 0)
+    own = own or (_at_once(problem, rows, choice.threads) if few else 0)
     return replace(choice, lines=lines, resident=own)
+
+
+def _at_once(problem: Problem, rows: int, threads: int) -> int:
+    """As many blocks on a multiprocessor as there are for each, where a thread has the registers for what is on its
+    way: nvcc uses them where it is told how many there are (257 rows of 100003 columns in f32 run at .87 with 61, at
+    .75 with the 42 that it took else)."""
+    blocks = min(-(-rows // problem.target.multiprocessors), REGISTERS // (threads * FOR_TILES))
+    return blocks if blocks > 1 else 0
 
 
 def _resident(problem: Problem, found: Scans, choice: Scanned, runs: int) -> int:

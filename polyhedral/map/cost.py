@@ -308,7 +308,7 @@ def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> Lau
     """Blocks times parts; the requests of the reductions, whatever is before and after them is little."""
     found = work(problem, nest.body, choice.shared_out)
     assert found is not None, "the candidate fits"
-    blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.widths)
+    blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.taken)
     shared = [_shared_out(problem, nest, ranges, choice, one, blocks) for one in found.reductions]
     requests = (request for _, own in shared for request in own)
     return _counted(problem, blocks * max(parts for parts, _ in shared), choice.threads, idle, requests)

@@ -84,6 +84,15 @@ def covered_by_block(reduction: Reduction, choice: Parted, index: str) -> int:
     return team_of(choice) * choice.widths.get(index, 1) * choice.ahead if index == reduction.over.index else 1
 
 
+def turns_of(choice: Parted, reduction: Reduction) -> tuple[IndexExpr, ...]:
+    """How often a thread comes to each loop of a reduction."""
+    found: list[IndexExpr] = []
+    for loop in reduction.loops:
+        together = covered_by_block(reduction, choice, loop.index) * choice.blocks.get(loop.index, 1)
+        found.append(ceildiv(at_least_zero(loop.extent), together))
+    return tuple(found)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """The partial result of an update in a thread's registers, one for each component of its monoid, with an element
@@ -127,8 +136,8 @@ class Crew:
         self.warp = draft.target.warp_size
         self.team = team_of(choice)
         self.elements = choice.threads // self.team
-        self.along = next((p for p in self.nest.pars if p.index in choice.widths), None)
-        self.width = choice.widths[self.along.index] if self.along is not None else 1
+        self.along = next((p for p in self.nest.pars if p.index in choice.taken), None)
+        self.width = choice.taken[self.along.index] if self.along is not None else 1
         self.cut = cut_of(draft.problem, self.along, self.width)
         self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
         fresh = draft.names.fresh
@@ -140,10 +149,10 @@ class Crew:
         self.parts: IndexExpr = ONE
         self.tile: tuple[IndexExpr, ...] = ()
         self.tiles: tuple[IndexExpr, ...] = ()
-        self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p.index in choice.widths}
+        self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p.index in choice.taken}
         own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
         rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()
-        self.band = self.digits((*self.nest.indices, self.team_index), (*own, *rest), choice.widths)
+        self.band = self.digits((*self.nest.indices, self.team_index), (*own, *rest), choice.taken)
         self.own = tuple(d.name for d in self.band.all)
 
     def lead_of(self, name: str, member: str) -> Lead:
@@ -187,6 +196,11 @@ class Crew:
 
     def element(self, name: str) -> tuple[IndexExpr, ...]:
         return (IndexVar(name=name),) if self.width > 1 else ()
+
+    def neighbour(self) -> tuple[str, tuple[IndexExpr, ...]]:
+        """A name for one of a thread's elements, and where it lies in registers; none where it has one alone."""
+        name = self.draft.names.fresh("element") if self.width > 1 else ""
+        return name, self.element(name)
 
     def of_each(self, element: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """The nodes for each of a thread's neighbours, by their number: those that are iterations of the band."""

@@ -44,25 +44,28 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
     nodes: list[Node] = []
     lanes = min(crew.warp, crew.choice.threads)
     for part in parts:
-        nodes.append(crew.reduce(part, f"{suffix}lanes", crew.read(part), lanes=lanes))
+        name, at = crew.neighbour()
+        got = crew.reduce(part, f"{suffix}lanes", crew.read(part, at=at), lanes=lanes, at=at)
+        nodes += crew.each(name, (got,), part.update)
     if crew.choice.threads == lanes:
         return nodes
     warps = const(crew.choice.threads // crew.warp)
-    shared = [shared_parts(crew, part, (warps,)) for part in parts]
+    shape = (warps, const(crew.width)) if crew.width > 1 else (warps,)
+    shared = [shared_parts(crew, part, shape) for part in parts]
     nodes += [Fresh(buffer=name) for names in shared for name in names]
     stand = crew.stand(("lane", "warp"), (crew.warp, crew.choice.threads // crew.warp))
-    slot = (IndexVar(name=stand.outer),)
-    puts = tuple(
-        put
-        for part, names in zip(parts, shared, strict=True)
-        for put in crew.put(part, f"{suffix}put", names, slot, crew.read(part), stand.digits)
-    )
-    first = Compare(op=CompareOp.EQ, left=IndexVar(name=stand.inner), right=ZERO)
-    nodes += [*stand.nodes, Guard(condition=first, body=puts, span=parts[0].update.span)]
+    puts = list[Node]()
     for part, names in zip(parts, shared, strict=True):
-        index = crew.draft.names.fresh("each_warp")
-        values = crew.read(part, names, (IndexVar(name=index),))
-        nodes.append(crew.reduce(part, f"{suffix}warps", values, over=((index, warps),)))
+        name, at = crew.neighbour()
+        mine, slot = crew.read(part, at=at), (IndexVar(name=stand.outer), *at)
+        puts += crew.each(name, crew.put(part, f"{suffix}put", names, slot, mine, stand.digits), part.update)
+    first = Compare(op=CompareOp.EQ, left=IndexVar(name=stand.inner), right=ZERO)
+    nodes += [*stand.nodes, Guard(condition=first, body=tuple(puts), span=parts[0].update.span)]
+    for part, names in zip(parts, shared, strict=True):
+        index, (name, at) = crew.draft.names.fresh("each_warp"), crew.neighbour()
+        values = crew.read(part, names, (IndexVar(name=index), *at))
+        got = crew.reduce(part, f"{suffix}warps", values, over=((index, warps),), at=at)
+        nodes += crew.each(name, (got,), part.update)
     return nodes
 
 
@@ -163,11 +166,12 @@ def last(
     for part in parts:
         update = part.update
         dtype = F64 if crew.is_long(update) else part.components[0].dtype
-        slots = (const(crew.elements * crew.width),) if crew.elements > 1 else ()
+        several = crew.elements * crew.width > 1
+        slots = (const(crew.elements * crew.width),) if several else ()
         shape = (*crew.tiles, crew.parts, *slots)
         spaces = [crew.buffer(f"{c.word}_blocks", c.dtype, shape, Memory.GLOBAL) for c in components(update, dtype)]
         name, each = fresh("element"), fresh("each_part")
-        own = () if crew.elements == 1 else (_slot(crew, stand, name),)
+        own = (_slot(crew, stand, name),) if several else ()
         mine = crew.read(part, at=crew.element(name))
         total = crew.registers(update, "total", dtype)
         totals.append(total)
@@ -228,7 +232,7 @@ def _added(
     update, fresh, nodes, sinks = total.update, crew.draft.names.fresh, list[Node](), list[str]()
 
     def left(name: str) -> tuple[Read, ...]:
-        own = () if crew.elements == 1 else (_slot(crew, stand, name),)
+        own = (_slot(crew, stand, name),) if crew.elements * crew.width > 1 else ()
         return crew.read(total, spaces, (*there, *own))
 
     element = fresh("element")

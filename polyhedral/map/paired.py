@@ -13,6 +13,7 @@ On an H200 a conversion and a comparison in f32 of each element took as many ins
 
 from texpr.grammar.ast import AccOp, Accumulate, Cast, Compare, CompareOp, Condition, IndexExpr, IndexVar, Read, Stmt
 from texpr.grammar.index.expr import ZERO, conjunction, const, constant_value
+from texpr.grammar.index.linear import linear
 from texpr.grammar.types import BF16, F16, F32
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
@@ -37,17 +38,19 @@ def in_pairs(
     nodes: tuple[Node, ...],
 ) -> tuple[Node, ...]:
     """The nodes of a run of the row, in whose place those of a whole run are where `stmts`, on registers, only choose
-    the greatest or least of what it has."""
+    the greatest or least of what it has. Runs of a row of whole ones are whole, where there is one."""
     if len(stmts) != 1 or not isinstance(update := stmts[0], Accumulate) or update.op not in CHOSEN:
         return nodes
     value = update.value
     read = value.operand if isinstance(value, Cast) and value.dtype == F32 else value
     if not isinstance(read, Read) or read.dtype not in (F16, BF16) or read.buffer not in tile.registers.values():
         return nodes
+    pairs = _pairs(draft, tile, update, read, serial, digits)
+    if tile.lead is None and linear(extent).is_multiple(tile.width, draft.problem.divisors):
+        return pairs
     whole = _whole(draft, tile, extent, serial)
     if whole is None:
         return nodes
-    pairs = _pairs(draft, tile, update, read, serial, digits)
     return (Guard(condition=whole, body=pairs, orelse=nodes, padding=True, span=update.span),)
 
 

@@ -42,7 +42,7 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.by_columns import by_columns, ends_columns
-from texpr.polyhedral.map.crew import Crew, Part, parts_of
+from texpr.polyhedral.map.crew import Crew, Part, parts_of, turns_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.last_turn import rounds
@@ -51,7 +51,6 @@ from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.meeting import last, together
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.rounds import turns_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import Parted

@@ -19,6 +19,8 @@ from texpr.polyhedral.map.widths import reads_alone
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
 
+MOST_ROWS = 16  # of a thread, whose registers have the runs of all
+
 
 def parted_fault(problem: Problem, nest: Nest, choice: Parted) -> str | None:
     """What does not fit, None where all does; what accesses are wide, and where locals may lie, others say."""
@@ -57,6 +59,7 @@ def _faults(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterat
     yield from crew_faults(problem, choice)
     yield from _widths(problem, nest, choice, found)
     yield from _lines(problem, nest, choice, found)
+    yield from _patch(problem, nest, choice, found)
     slots = _slots(choice, nest, target.warp_size)
     needed = slots * part_bytes([update for one in found.reductions for update in one.updates])
     if needed > target.shared_bytes:
@@ -80,12 +83,28 @@ def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
             yield f"`strip`: {choice.strip} neighbours of {index} are no whole chunks"
 
 
+def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
+    """A thread takes several rows where its runs lie along the reductions, and all threads of a block share them."""
+    if not choice.patch:
+        return
+    several = [par for par in nest.pars if par.index in choice.patch]
+    if len(several) != 1 or len(choice.patch) > 1 or not 2 <= max(choice.patch.values()) <= MOST_ROWS:
+        yield f"`patch` has {listed(choice.patch)}, not 2 to {MOST_ROWS} of one of {listed(nest.indices)}"
+        return
+    over = {one.over.index for one in found.reductions}
+    if choice.deal or choice.lines or choice.widths.keys() != over or found.first:
+        yield "`patch`: the runs of a thread lie along the reductions, which all threads share"
+    extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
+    if any(several[0].index in names(extent) for extent in extents):
+        yield f"`patch`: an extent depends on {several[0].index}"
+
+
 def _slots(choice: Parted, nest: Nest, warp: int) -> int:
     """The parts of an update that lie in shared memory, those of the block's and those of all blocks."""
     along = next((i for i in nest.indices if i in choice.widths), None)
     if along is not None and ends_columns(choice, along):
         return meeting_slots(choice, dict(choice.deal)[along], choice.widths[along])
-    each = prod(choice.widths.get(i, 1) for i in nest.indices)
+    each = prod(choice.taken.get(i, 1) for i in nest.indices)
     slots = choice.threads * each if choice.deal else choice.threads // warp
     return 2 * (slots + (choice.threads if choice.deal and groups_of(team_of(choice), each) else 0))
 

@@ -40,29 +40,20 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import row_major
-from texpr.polyhedral.map.crew import Crew, Part, covered_by_block
+from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.part_lines import chunks_near, rows_alone
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.rows_beside import RowsBeside, takes_rows
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.updates import Change, changed, is_zero
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
-from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.names import stem
-
-
-def turns_of(choice: Parted, reduction: Reduction) -> tuple[IndexExpr, ...]:
-    """How often a thread comes to each loop of a reduction."""
-    found: list[IndexExpr] = []
-    for loop in reduction.loops:
-        together = covered_by_block(reduction, choice, loop.index) * choice.blocks.get(loop.index, 1)
-        found.append(ceildiv(at_least_zero(loop.extent), together))
-    return tuple(found)
 
 
 class Rounds:
@@ -77,8 +68,11 @@ class Rounds:
         self.choice = crew.choice if ahead is None else replace(crew.choice, ahead=ahead)
         fresh, over = self.draft.names.fresh, reduction.over
         self.first = fresh(f"{stem(over.index)}_first")
-        self.along = (crew.along or over).index
+        rows = crew.along if crew.along is not None and takes_rows(crew, self.choice) else None
+        self.along = (over if rows is not None else crew.along or over).index
         self.width = self.choice.widths.get(self.along, 1)
+        row = self._digit(rows.index, "row", 1, crew.width, Place.VECTOR) if rows is not None else None
+        self.rows = RowsBeside(crew, row) if row is not None else None
         self.step = crew.team * self.choice.widths.get(over.index, 1)
         self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
         self.vector = self._digit(self.along, "vector", 1, self.width, Place.VECTOR)
@@ -158,7 +152,7 @@ class Rounds:
             found = along(self.draft.problem, self.reduction.reading, self.along, hardware, origin=crew.origin)
             wide = found.vectors(self.width).wide
         held = {one.element: self._register(one) for one in wide}
-        nodes = through(nodes, {element: (name, (self._place(),)) for element, name in held.items()})
+        nodes = through(nodes, {element: (name, (self._place(element),)) for element, name in held.items()})
         alone = self._alone(wide)
         round_ = ZERO if self.round is None else IndexVar(name=self.round.name)
         nodes = through(nodes, {element: (name, (round_,)) for element, name in alone.items()})
@@ -166,13 +160,15 @@ class Rounds:
         together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
         self.exact = extent is not None and (extent - self.begin) % together == 0
         whole = self._ends_whole(over, self.choice.widths.get(over.index, 1))
-        if not self.exact and not whole:
+        idle = self.rows is not None and self._adds_nothing({*held, *alone})
+        if not self.exact and not whole and not idle:
             nodes = self._inside(IndexVar(name=over.index), nodes)
         nodes = self._defined(over.index, self.first, (self.round, self._vector_of(over.index)), nodes)
-        if crew.along is not None:
+        if crew.along is not None and self.rows is None:
             first = crew.firsts[self.along]
             nodes = self._defined(self.along, first, (self.vector,), nodes)
         nodes = self._unrolled(self.vector, nodes)
+        nodes = nodes if self.rows is None else self.rows.each(nodes)
         if not self.exact and whole and not (crew.origin and self._adds_nothing({*held, *alone})):
             ahead = ZERO if self.round is None else multiply(const(self.step), IndexVar(name=self.round.name))
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
@@ -183,7 +179,8 @@ class Rounds:
 
     def change(self) -> Change:
         """How a statement is run: its updates go to registers, those of the neighbour at hand."""
-        here = (IndexVar(name=self.vector.name),) if self.crew.along is not None and self.vector else ()
+        neighbour = self.vector if self.rows is None else self.rows.digit
+        here = (IndexVar(name=neighbour.name),) if self.crew.along is not None and neighbour else ()
         return self.crew.into(self.parts, self.reduction.updates, here)
 
     def _loads(
@@ -205,7 +202,9 @@ class Rounds:
             behind = const(self.width - one.width)
             of_run = self.along == over.index
             there = at(one.element[1], over.index, add(last, behind) if of_run else last)
-            if not of_run:
+            if self.rows is not None:
+                there = at(there, self.rows.digit.index, self.rows.last)
+            elif not of_run:
                 there = at(there, self.along, add(IndexVar(name=crew.firsts[self.along]), behind))
             inside = chunks_inside(self.draft.problem, one, there)
             if inside is None:
@@ -272,7 +271,8 @@ class Rounds:
 
     def _alone(self, wide: Sequence[Wide]) -> dict[Element, str]:
         """Registers for what each row has once, by its element: it would else be waited for behind loads in chunks."""
-        if self.crew.along is None or not (self.crew.origin or any(one.funnel for one in wide)):
+        several = self.crew.along is not None and self.rows is None
+        if not several or not (self.crew.origin or any(one.funnel for one in wide)):
             return {}
         found = dict[Element, str]()
         for element in rows_alone(self.draft.problem, self.reduction, self.along):
@@ -333,16 +333,19 @@ class Rounds:
         own = tuple(d for d in digits if d is not None)
         return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
 
-    def _place(self) -> IndexExpr:
+    def _place(self, element: Element) -> IndexExpr:
         """The element of a register array that an addition takes."""
         assert self.vector is not None, "wide loads are of several elements"
         here: IndexExpr = IndexVar(name=self.vector.name)
         if self.round is not None:
             here = add(multiply(const(self.width), IndexVar(name=self.round.name)), here)
+        if self.rows is not None and self.rows.has(element):
+            here = self.rows.place(self.width * self.choice.ahead, IndexVar(name=self.rows.digit.name), here)
         return here
 
     def _register(self, wide: Wide) -> str:
-        layout = row_major((const(self.width * self.choice.ahead),))
+        rows = self.crew.width if self.rows is not None and self.rows.has(wide.element) else 1
+        layout = row_major((const(rows * self.width * self.choice.ahead),))
         reason = f"neighbouring elements of {wide.element[0]}, moved {wide.width} at a time"
         return self.draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
@@ -365,16 +368,22 @@ class Rounds:
         if not of_run:
             there = at(there, self.along, add(IndexVar(name=self.crew.firsts[self.along]), here))
         in_register = add(multiply(const(self.width), IndexVar(name=q)), here) if self.choice.ahead > 1 else here
+        if self.rows is not None and self.rows.has(wide.element):
+            r = fresh(f"{stem(self.rows.digit.index)}_beside")
+            box.insert(0, (r, const(self.crew.width)))
+            there = at(there, self.rows.digit.index, self.rows.at(IndexVar(name=r)))
+            in_register = self.rows.place(self.width * self.choice.ahead, IndexVar(name=r), in_register)
         left = subtract(over.extent, first)
         end = subtract(left, start) if of_run else multiply(const(wide.width), left)
         whole = not of_run or self._ends_whole(over, self.width)
         all_rows = self.exact or not asks
         if all_rows:
             end = const(wide.width)
-        if self.crew.cut is not None:
-            here_on = subtract(self.crew.cut, add(IndexVar(name=self.crew.firsts[self.along]), start))
+        ends = self.crew.cut if self.rows is None else None
+        if ends is not None:
+            here_on = subtract(ends, add(IndexVar(name=self.crew.firsts[self.along]), start))
             end = here_on if all_rows else minimum(end, here_on)
-        cut = not all_rows or (wide.funnel and asks) or self.crew.cut is not None
+        cut = not all_rows or (wide.funnel and asks) or ends is not None
         exact = asks and (not whole or wide.funnel)
         other = nothing(wide.dtype, wide.first.span)
         return Copy(

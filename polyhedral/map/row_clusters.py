@@ -109,7 +109,7 @@ def rank_of(draft: Draft, choice: Blocks) -> Define:
 def by_ranks(draft: Draft, launch: Launch, ranks: int, rank: Define) -> Launch:
     """The launch of a block for each iteration, run by so many; `rank` defines which one a block is."""
     body, span = tuple(_of_rank(node, rank.index) for node in launch.body), launch.span
-    sends = next(n for n, node in enumerate(body) if isinstance(node, Guard) and of_kind(node.body, Acquire))
+    sends = next(n for n, node in enumerate(body) if isinstance(node, Guard) and any(of_kind(node.body, Acquire)))
     ready = Guard(condition=Always(value=True), body=(Fence(kind=FenceKind.BARRIER_INIT),), once=True, span=span)
     begun = Barrier(scope=Scope.CLUSTER, action=Action.ARRIVE, relaxed=True, span=span)
     wait = Barrier(scope=Scope.CLUSTER, action=Action.WAIT, span=span)

@@ -43,9 +43,9 @@ class Long(NamedTuple):
 FEW = 4 * WARP  # threads of a small block
 READ = (Long(FEW, 8, 4), Long(FEW, 6, 8))  # narrow rows that are only read, the first where they are aligned
 UNPACKED = (Long(256, 4, 4), Long(256, 4, 8))  # narrow rows that are written, their runs counted from a line
-ALIGNED = (Long(512, 4, 4, True), Long(256, 4, 4))  # of whole words beside vectors of all rows: two loops, or more
+ALIGNED = (Long(512, 4, 4, True), Long(512, 2, 2, True))  # of whole words beside vectors: two loops, or more
 WORDS = (Long(512, 3, 8, True),)  # those of them whose runs are counted from a line
-HALVES = (Long(512, 3, 4, True), Long(512, 2, 2, True))  # such narrow ones
+HALVES = (Long(256, 6, 8, True), Long(512, 2, 2, True))  # such narrow ones, or narrow ones that one loop reads
 LONG = (
     Long(256, 3, 1), READ[0], Long(512, 2, 1), Long(256, 3, 2), *HALVES, ALIGNED[0], *UNPACKED, READ[1],
     Long(256, 3, 4), Long(256, 2, 4), *WORDS, Long(256, 3, 8), Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16),
@@ -57,9 +57,10 @@ that is bound to 64 registers has 64 such elements in 32 of them, and spills whe
 loop that reads them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at
 .98 of a read in 4 of 128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8,
 at .73 in 4 of 256. Rows beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32 runs at .94 with four
-blocks, at .90 with three, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in registers; of 257 x
-100003 LayerNorm runs in slots at .66 in bf16 and .73 in f32 (.58 and .68 in registers), RMSNorm at .78 and .85 (.73
-and .82). Softmax of it does better in registers (.86 and .88; .83 in slots)."""
+blocks in registers, at .96 in slots of two, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in
+registers; sums of 257 x 100003 in bf16 at .96 in eight blocks of 256 threads, at .95 in four of 512, and argmax, which
+computes more, at .89 and .85; LayerNorm of that runs in slots at .66 in bf16 and .73 in f32 (.58 and .68 in
+registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of it does better in registers (.86 and .88; .83 in slots)."""
 
 
 def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:

@@ -179,7 +179,9 @@ class Parted:
     them. `resident` blocks fit on a multiprocessor together, which bounds registers (0: no bound). `widths`: as in a
     flat band, of one index of the band or of the reductions. `lines`: neighbours of the band are counted from where
     what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
-    A block ends a `strip` of so many of them (0: all but the last chunk that its threads read).
+    A block ends a `strip` of so many of them (0: all but the last chunk that its threads read). `patch`: beside runs
+    along reductions, a thread takes so many neighbouring iterations of an index of the band, and loads once what they
+    read.
     """
 
     threads: int
@@ -192,7 +194,13 @@ class Parted:
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
     strip: int = 0
+    patch: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> Mapping[str, int]:
+        """How many neighbouring iterations of an index a thread takes at once, where several."""
+        return {**self.widths, **self.patch}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

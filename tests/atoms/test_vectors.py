@@ -31,6 +31,13 @@ extern "C" __global__ void chunk(const float* X, float* Y, long long at) {
   tx::store(y, 0, tx::load_wanted<4>(x, at, {0 - at, 7 - at}));
 }
 TX_EXPORT(chunk);
+extern "C" __global__ void whole(const float* X, float* Y, long long at) {
+  const tx::Global<const float> x(X, "X");
+  const tx::Global<float> y(Y, "Y");
+  const auto wanted = tx::Wanted<4>(0ll, 4 - at).cut(false, true);
+  tx::store(y, 0, tx::load_or_none<4>(x, at, 0, wanted));
+}
+TX_EXPORT(whole);
 extern "C" __global__ void discarded(const float* X, float* Y, long long at) {
   const tx::Global<const float> x(X, "X");
   const tx::Global<float> y(Y, "Y");
@@ -64,6 +71,13 @@ def test_an_access_that_leaves_its_array_is_told_at_its_line():
     report, _ = run("single", 4)
     assert (report.kind, report.line, report.message) == ("bounds", 4, "X[7] is outside its 7 elements")
     assert run("single", 0)[0] is None
+
+
+def test_chunks_that_are_not_wanted_are_zeros_and_are_not_read():
+    report, y = run("whole", 0)
+    assert report is None and np.array_equal(y, np.arange(4))
+    report, y = run("whole", 4)  # elements 4 to 7 of 7
+    assert report is None and np.array_equal(y, np.zeros(4))
 
 
 def test_a_misaligned_access_is_told():

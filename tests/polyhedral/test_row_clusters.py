@@ -20,7 +20,9 @@ from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combin
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.walks import launches, map_nodes, operators
+from texpr.polyhedral.mapped.sync import Acquire, Action, Barrier
+from texpr.polyhedral.mapped.tree import Guard
+from texpr.polyhedral.mapped.walks import launches, map_nodes, of_kind, operators
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.trace import unrolled
 from texpr.polyhedral.simulate.stage import simulate
@@ -90,23 +92,34 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     )
     wide = text.replace("bf16", "f32")
     short, both = (t.replace("257", "8192").replace("100003", "32000") for t in (wide, again.replace("bf16", "f32")))
-    for program, slots in ((text, (4, 512, 3)), (again, (2, 512, 2)), (wide, (8, 512, 3)), (short, (4, 512, 4))):
+    aligned = (short, (4, 512, 4)), (both, (2, 512, 2))
+    for program, slots in ((text, (8, 256, 6)), (again, (2, 512, 2)), (wide, (8, 512, 3)), *aligned):
         found = one(mapped(program).candidate)[1]
         assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == slots
-    found = one(mapped(both).candidate)[1]
-    assert not any(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == (4, 256, 4)
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"
 
 
 def test_a_row_that_one_loop_reads_has_a_cluster_where_it_begins_anywhere_and_there_are_many() -> None:
-    assert one(mapped(TOTAL.format(m=257, n=100003)).candidate)[1].cluster == 4
+    found = one(mapped(TOTAL.format(m=257, n=100003)).candidate)[1]
+    assert (found.cluster, found.threads, found.resident) == (8, 256, 6) and all(row.slots for row in found.rows)
+    wide = one(mapped(TOTAL.format(m=257, n=100003).replace("bf16", "f32")).candidate)[1]
+    assert (wide.cluster, wide.threads, wide.resident) == (8, 512, 3) and all(row.slots for row in wide.rows)
     for m, n in ((17, 100003), (257, 100000), (8192, 32001)):
         found = mapped(TOTAL.format(m=m, n=n)).candidate
         assert isinstance(found, Candidate)
         (choice,) = found.launches.values()
         assert not isinstance(choice, Blocks) or choice.cluster == 1
+
+
+def test_blocks_wait_for_their_cluster_behind_the_loads_of_their_rows() -> None:
+    for text in (TOTAL.format(m=257, n=100003), SOFTMAX.format(t="bf16", m=257, n=100003)):
+        body = only_launch(mapped(text)).body
+        waits = [n for n, node in enumerate(body) if isinstance(node, Barrier) and node.action is Action.WAIT]
+        loads = [n for n, node in enumerate(body) if isinstance(node, Copy)]
+        sends = [n for n, node in enumerate(body) if isinstance(node, Guard) and any(of_kind(node.body, Acquire))]
+        assert max(loads) < waits[0] < sends[0]
 
 
 PRODUCT = "kernel k(X: {t}[257, 100003], V: {t}[100003], S: f32[257]) {{ par 257 i {{ {body} }} }}"
@@ -118,7 +131,7 @@ def test_a_loop_that_reads_a_vector_beside_its_row_has_no_cluster_and_one_round_
     found = mapped(PRODUCT.format(t=dtype, body=times)).candidate
     assert isinstance(found, Candidate)
     (choice,) = found.launches.values()
-    assert isinstance(choice, Parted) and choice.ahead == 1
+    assert isinstance(choice, Parted) and choice.ahead == 1 and choice.patch == {"i": 4}
     again = f"let m = maximum 100003 p {{ f32(X[i, p]) }}; {times.replace('f32(X', 'm * f32(X')}"
     assert one(mapped(PRODUCT.format(t=dtype, body=again)).candidate)[1].cluster > 1
 

@@ -184,7 +184,7 @@ texpr_softmax_0_case3(
   const int row = 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case3, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case3, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
@@ -247,7 +247,7 @@ texpr_softmax_0_case4(
   const int row = 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case4, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
+    tx::put(X_row_case4, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
@@ -386,7 +386,7 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int row = 128 * warp + 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case6, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 1 <= row_part)));
+    tx::put(X_row_case6, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
@@ -644,7 +644,7 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int row = 128 * warp + 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case9, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 1 <= row_part)));
+    tx::put(X_row_case9, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
@@ -902,7 +902,7 @@ texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
   const int row = 128 * warp + 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case12, 4 * row_part, tx::load_wanted<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case12, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
