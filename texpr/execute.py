@@ -76,10 +76,12 @@ def placed_cubin_of(build: "Build") -> bytes:
 def _cubin(build: "Build", source: str) -> bytes:
     """The cubin of a text with the headers of the build's own."""
     from texpr.cache import cached
-    from texpr.codegen.toolchain import compile_cubin, device_compiler
+    from texpr.codegen.toolchain import compile_cubin, device_compiler, find_nvcc
 
     emission: Emission = build.result("emit")
     by = _compiler_asked_for()
+    if not by and emission.best_by == "nvcc" and find_nvcc() is not None:
+        by = "nvcc"
     parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
     parts |= {emission.main: source, "arch": build.target.arch, "compiler": str(device_compiler(by))}
     return cached("cubin", parts, lambda: compile_cubin(source, build.target.arch, by=by))

@@ -4,7 +4,7 @@ An entry of the cache is of a checked kernel with the places where its nodes sta
 options, and the compiler that made it. It has the emitted texts and the manifest:
 
     {"schema": 1, "main": "softmax.cu", "files": {"softmax.cu": "…", …}, "headers": ["texpr/kernel.cuh", …],
-        "manifest": "{…}"}
+        "manifest": "{…}", "best_by": ""}
 
 Only builds that run to the end are kept, without choices from outside and without warnings of the stages, which their
 users are to see each time. Whoever asks such a build for a stage that has not run makes it run (`Build.result`).
@@ -80,7 +80,7 @@ def _written(emission: Emission) -> bytes:
     headers = [name.removeprefix(_INCLUDE) for name in emission.files if name.startswith(_INCLUDE)]
     manifest = write_manifest(emission.manifest)
     entry = {"schema": SCHEMA, "main": emission.main, "files": files, "headers": headers, "manifest": manifest}
-    return json.dumps(entry).encode()
+    return json.dumps({**entry, "best_by": emission.best_by}).encode()
 
 
 def _read(body: bytes | None) -> Emission | None:
@@ -96,6 +96,9 @@ def _read(body: bytes | None) -> Emission | None:
             return None
         files = {name: text.encode() for name, text in entry["files"].items()}
         files |= {_INCLUDE + path: text.encode() for path, text in header_files(entry["headers"]).items()}
-        return Emission(main=entry["main"], files=files, manifest=read_manifest(entry["manifest"]))
+        manifest, best_by = read_manifest(entry["manifest"]), entry["best_by"]
+        if best_by not in ("", "nvcc"):
+            return None
+        return Emission(main=entry["main"], files=files, manifest=manifest, best_by=best_by)
     except (ValueError, KeyError, TypeError, AttributeError, OSError, TExprError):
         return None

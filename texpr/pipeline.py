@@ -30,11 +30,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """Generated text: `files` by name as they are saved, `main` the name of the kernel's own text."""
+    """Generated text: `files` by name as they are saved, `main` the name of the kernel's own text, `best_by` the
+    compiler that makes the fastest cubin of it; empty where all make the same."""
 
     main: str
     files: Mapping[str, bytes]
     manifest: "Manifest"
+    best_by: str = ""
 
     @property
     def source(self) -> str:
@@ -197,6 +199,7 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", check
     match made.target.family:
         case Family.CUDA | Family.CUDA_HOST:
             from texpr.codegen.cuda.emit import emit_cuda
+            from texpr.codegen.cuda.products import has_long_products
             from texpr.codegen.headers import header_files
 
             cuda = emit_cuda(planned, made.target, checks=checks)
@@ -204,7 +207,8 @@ def _emit(made: Build, proved: "ProvedProgram", planned: "PlannedProgram", check
             manifest = make_manifest(kernel, proved, planned, made.target, passed, VERSION)
             files = {f"{name}.cu": cuda.source.encode(), f"{name}.h": cuda.header.encode()}
             files |= {f"include/{path}": text.encode() for path, text in header_files(cuda.headers).items()}
-            return Emission(main=f"{name}.cu", files=files, manifest=manifest)
+            best_by = "nvcc" if has_long_products(planned.program) else ""
+            return Emission(main=f"{name}.cu", files=files, manifest=manifest, best_by=best_by)
         case Family.CPU:
             from texpr.codegen.cpu.emit import emit_cpu
 

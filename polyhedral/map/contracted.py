@@ -22,6 +22,7 @@ sums of blocks that share the products of a tile.
 """
 
 from dataclasses import replace
+from math import prod
 
 from texpr.grammar.ast import (
     AccOp,
@@ -75,6 +76,8 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.prove.additions import CHAIN
+
+MANY_SUMS = 8 * 16  # of a thread, by its rows and columns
 
 
 def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch:
@@ -259,9 +262,9 @@ class _Sums:
 
     def _deep(self, turns: int, *body: Node) -> Loop:
         """The products of a step: as many at a time as a thread has factors of, which are its registers by turns."""
-        # In whole tiles of f32 all products of a step in a row take NVRTC twice as long as a few, and a GPU 5 % longer;
-        # where tiles are cut, a few take a GPU 7 % longer.
-        few = self._is_ahead and self.block.is_whole and self.one.dtype == F32
+        # A few in a row are compiled in half the time. In whole tiles with many sums they run 1 to 7 % faster; where
+        # tiles are cut, or sums are few, up to 7 % slower.
+        few = self._is_ahead and self.block.is_whole and self.one.dtype == F32 and prod(self.shape) >= MANY_SUMS
         by = self.choice.ahead if few else None
         return Loop(index=self.deep, extent=const(turns), body=body, unroll=not few, unroll_by=by, span=self.span)
 

@@ -108,6 +108,7 @@ DAMAGE: Mapping[str, Callable[[dict[str, Any]], object]] = {
     "a manifest that is none": lambda entry: entry.update(manifest="{}"),
     "a header that is not there": lambda entry: entry["headers"].append("texpr/none.cuh"),
     "files that are no texts": lambda entry: entry.update(files={"add.cu": 3}),
+    "another compiler": lambda entry: entry.update(best_by="clang"),
     "a list of files": lambda entry: entry.update(files=[]),
 }
 
