@@ -22,14 +22,13 @@ def test_every_code_has_a_program_that_shows_it() -> None:
     assert not [code for code in CODES if code not in texts]
 
 
-def test_the_readme_s_python_program_runs() -> None:
+def test_the_readme_s_python_program_runs(tmp_path: Path) -> None:
     import numpy as np
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     program = text.split("## From Python")[1].split("    matmul(a, b, c)")[0]
     lines = [line[4:] for line in program.splitlines() if line.startswith("    ") or not line.strip()]
-    source = ROOT / "build" / "readme_program.py"
-    source.parent.mkdir(exist_ok=True)
+    source = tmp_path / "readme_program.py"
     source.write_text("\n".join(lines), encoding="utf-8")
     scope: dict[str, Any] = {}
     exec(compile(source.read_text(encoding="utf-8"), str(source), "exec"), scope)
