@@ -98,7 +98,7 @@ def main() -> int:
             missed += said[:2] == (MISSED, MISSED) or said[2] == MISSED
             print(
                 f"| {kernel} | {fault.kind}: {fault.text} | "
-                + " | ".join(s[:90].replace("\n", " ") for s in said)
+                + " | ".join(s[:90].replace("\n", " ").strip() for s in said)
                 + " |",
                 flush=True,
             )
