@@ -146,7 +146,7 @@ def test_boxes_may_take_along_rows_that_nothing_wrote(kind: str) -> None:
     program, large, sizes = PARTS[kind]
     chosen = mapping(program, **large).candidate
     launches = {
-        name: replace(own, tile={own.across: 64, own.along: 64}, stages=2, persistent=1, cluster=1)
+        name: replace(own, tile={own.across: 64, own.along: 64}, stages=2, persistent=1, cluster=1, split=1)
         if isinstance(own, Piped)
         else own
         for name, own in chosen.launches.items()
