@@ -42,7 +42,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
-from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier
+from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier, TriggerNext
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Scan, Unused
@@ -129,7 +129,7 @@ class Walker:
                     self.entries[buffer] = around.nodes
                 case Elementwise():
                     self.walk((expand(node),), here, rows)
-                case Barrier() | AfterLaunch() | GridBarrier() | LookBack():  # what it does in memory is its own
+                case Barrier() | AfterLaunch() | TriggerNext() | GridBarrier() | LookBack():  # no access here
                     pass
                 case _:
                     raise AssertionError(f"the accesses of a {type(node).__name__} are not known here")

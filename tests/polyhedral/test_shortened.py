@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from test_early_products import late
 from test_piped import piped
 
 import texpr
@@ -12,7 +13,7 @@ from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Last
-from texpr.polyhedral.mapped.walks import every_node, launches
+from texpr.polyhedral.mapped.walks import every_node, launches, map_nodes, of_kind
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.orders.happens import small_sizes
 from texpr.polyhedral.orders.shortened import shortened
@@ -75,7 +76,7 @@ def test_a_box_sees_what_the_launch_before_wrote_once_that_is_waited_for() -> No
     program = early(CHAIN, M=32, N=40, K=17, O=32)
     check_orders(program)
     first, second = program.host
-    assert isinstance(second, Launch) and isinstance(second.body[0], AfterLaunch)
-    late = replace(second, body=(*second.body[1:], second.body[0]))  # it waits, and too late
+    assert isinstance(second, Launch) and any(of_kind(second.body, AfterLaunch))
+    behind = replace(second, body=map_nodes(second.body, late))  # it waits, and too late
     with pytest.raises(InternalError, match=r"nothing orders S.* before S.*_T on T"):
-        check_orders(replace(program, host=(first, late)))
+        check_orders(replace(program, host=(first, behind)))
