@@ -100,6 +100,7 @@ LOAD, MULTIPLY = "load", "multiply"
 GROUP_NAMES = ("first", "second")  # of groups that alternate, and of what the other waits at
 # of a thread that loads, and of one that multiplies, by warpgroups of these: together no more than they begin with
 REGISTERS = {2: (40, 232), 3: (56, 152), 4: (56, 104)}
+LONG = 30  # steps of a sum, from which on it is one after the other
 OTHERS = 30  # of them for indices and addresses
 
 
@@ -287,8 +288,11 @@ class _Piped:
         return Loop(index=at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
-        # Unrolling it makes no product faster, and takes a compiler a fourth of its time.
-        return Loop(index=self.at.k, extent=self._steps()[1], body=body, unroll_by=1, span=self.span)
+        # Unrolling a long one makes no product faster, and takes a compiler a fourth of its time; of a short one the
+        # first steps count (1024 x 1024 x 1024: 5.6 us as a compiler unrolls it, 5.9 not unrolled).
+        steps = self._steps()[1]
+        short = (constant_value(steps) or LONG) < LONG
+        return Loop(index=self.at.k, extent=steps, body=body, unroll_by=None if short else 1, span=self.span)
 
     def _steps(self) -> tuple[IndexExpr, IndexExpr]:
         """The first step of a block, and how many it has."""
