@@ -3,7 +3,7 @@ needs none."""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from texpr.command_line import complain, say
 from texpr.command_options import choices_in, definitions, kernel_of, print_json, usage, with_own_sizes
@@ -77,64 +77,48 @@ def fmt(files: list[Path], only_check: bool) -> int:
     return WRONG if only_check and changed else RIGHT
 
 
-def compiled_of(
-    file: Path,
-    name: str | None,
-    target: str,
-    define: list[str] | None,
-    hints: list[str] | None,
-    objective: Literal["time", "distance", "milp"],
-    mapping: Path | None,
-    tuned: bool,
-    stop_after: str | None,
-) -> Any:
-    sizes, types, _ = definitions(define)
-    values, wrong, _ = definitions(hints)
+class Given(TypedDict):
+    """What the options of `COMPILED` give."""
+
+    file: Path
+    define: list[str] | None
+    kernel: str | None
+    target: str
+    hint: list[str] | None
+    objective: Literal["time", "distance", "milp"]
+    mapping: Path | None
+    tuned: bool
+
+
+def compiled_of(given: Given, stop_after: str | None = None) -> Any:
+    """The kernel that the options name, compiled up to a stage."""
+    sizes, types, _ = definitions(given["define"])
+    values, wrong, _ = definitions(given["hint"])
     if wrong:
         raise usage("--hint wants NAME=INTEGER")
-    program, choices = kernel_of(file, name), choices_in(mapping)
+    program, choices = kernel_of(given["file"], given["kernel"]), choices_in(given["mapping"])
     return program.compile(
-        target,
+        given["target"],
         types=types,
         sizes=sizes,
         hints=values,
-        objective=objective,
+        objective=given["objective"],
         mapping=choices,
-        tuned=tuned,
+        tuned=given["tuned"],
         stop_after=stop_after,
     )
 
 
-def graph(
-    file: Path,
-    define: list[str] | None,
-    kernel: str | None,
-    target: str,
-    hint: list[str] | None,
-    objective: Literal["time", "distance", "milp"],
-    mapping: Path | None,
-    tuned: bool,
-) -> None:
+def graph(**given: Unpack[Given]) -> None:
     """Show the planned program: the mapping with whole statements, and where every buffer lies."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, "plan")
+    compiled = compiled_of(given, "plan")
     say_findings(compiled.warnings, compiled.dynamic)
     say(str(compiled.graph))
 
 
-def build(
-    file: Path,
-    output: Path,
-    define: list[str] | None,
-    kernel: str | None,
-    target: str,
-    hint: list[str] | None,
-    objective: Literal["time", "distance", "milp"],
-    mapping: Path | None,
-    tuned: bool,
-    source_only: bool,
-) -> None:
+def build(output: Path, source_only: bool, **given: Unpack[Given]) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, None)
+    compiled = compiled_of(given)
     say_findings(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")

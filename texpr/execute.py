@@ -48,7 +48,7 @@ def ptx_of(build: "Build") -> str:
     emission: Emission = build.result("emit")
     if build.target.family is Family.CPU:
         raise fail("E0502", f"target {build.target.name} has no PTX", help="compile for a target cuda:sm_XX")
-    return compile_ptx(emission.source, build.target.arch, by=_compiler_asked_for())
+    return compile_ptx(emission.source, build.target.arch, by=_compiler_of(emission))
 
 
 def _compiler_asked_for() -> str:
@@ -57,6 +57,13 @@ def _compiler_asked_for() -> str:
     from texpr.settings import settings
 
     return one_of("TEXPR_DEVICE_COMPILER", settings().device_compiler, ("", "nvrtc", "nvcc"))
+
+
+def _compiler_of(emission: "Emission") -> str:
+    """The one that is asked for, or the best for a text where it is there; empty for whichever there is."""
+    from texpr.codegen.toolchain import find_nvcc
+
+    return _compiler_asked_for() or (emission.best_by if find_nvcc() is not None else "")
 
 
 def cubin_of(build: "Build") -> bytes:
@@ -76,12 +83,10 @@ def placed_cubin_of(build: "Build") -> bytes:
 def _cubin(build: "Build", source: str) -> bytes:
     """The cubin of a text with the headers of the build's own."""
     from texpr.cache import cached
-    from texpr.codegen.toolchain import compile_cubin, device_compiler, find_nvcc
+    from texpr.codegen.toolchain import compile_cubin, device_compiler
 
     emission: Emission = build.result("emit")
-    by = _compiler_asked_for()
-    if not by and emission.best_by == "nvcc" and find_nvcc() is not None:
-        by = "nvcc"
+    by = _compiler_of(emission)
     parts: dict[str, Any] = {name: content.decode() for name, content in emission.files.items()}
     parts |= {emission.main: source, "arch": build.target.arch, "compiler": str(device_compiler(by))}
     return cached("cubin", parts, lambda: compile_cubin(source, build.target.arch, by=by))

@@ -3,30 +3,23 @@
 import shutil
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from texpr.command_line import Command, option, say
 from texpr.command_options import AS_JSON, COMPILED, usage
-from texpr.commands import compiled_of, say_findings
+from texpr.commands import Given, compiled_of, say_findings
 
 
 def map_command(
-    file: Path,
-    define: list[str] | None,
-    kernel: str | None,
-    target: str,
-    hint: list[str] | None,
-    objective: Literal["time", "distance", "milp"],
-    mapping: Path | None,
-    tuned: bool,
     alternatives: bool,
     explain: str | None,
     html: Path | None,
     svg: Path | None,
     as_json: bool,
+    **given: Unpack[Given],
 ) -> None:
     """Show where everything runs: grid, block, digits, buffers, access relations, required orders."""
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, "map")
+    compiled = compiled_of(given, "map")
     if explain is not None and as_json:
         raise usage("--explain is in words, and --json has the figures of every access")
     if html is not None or svg is not None:

@@ -2,12 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Unpack
 
 from texpr.command_line import Command, option, say
 from texpr.command_options import AS_JSON, COMPILED, print_json, usage
-from texpr.commands import compiled_of, say_findings
+from texpr.commands import Given, compiled_of, say_findings
 
 if TYPE_CHECKING:
     from texpr.codegen.line_table import Line
@@ -16,19 +15,7 @@ if TYPE_CHECKING:
 UNNAMED = ("arithmetic", "others")  # groups of many opcodes
 
 
-def sass(
-    file: Path,
-    define: list[str] | None,
-    kernel: str | None,
-    target: str,
-    hint: list[str] | None,
-    objective: Literal["time", "distance", "milp"],
-    mapping: Path | None,
-    tuned: bool,
-    whole: bool,
-    work: bool,
-    as_json: bool,
-) -> None:
+def sass(whole: bool, work: bool, as_json: bool, **given: Unpack[Given]) -> None:
     """Print the main loop of each kernel as machine code (SASS), under the lines of the program."""
     from texpr.codegen.line_table import line_tables
     from texpr.codegen.sass import listings
@@ -36,7 +23,7 @@ def sass(
     from texpr.execute import placed_cubin_of
     from texpr.profile_command import lines_of
 
-    compiled = compiled_of(file, kernel, target, define, hint, objective, mapping, tuned, None)
+    compiled = compiled_of(given)
     if not compiled.target.startswith("cuda:"):
         raise usage("machine code is that of a GPU: the target is cuda, or cuda:sm_XX")
     cubin = placed_cubin_of(compiled.build)
@@ -82,14 +69,19 @@ def _code(
         if work and each.group == OTHERS:
             others += 1
             continue
-        if others:
-            yield f"  {'':4}  {'':>6} … {others}"
+        yield from _left_out(others)
         others = 0
         line = _line(each.line, texts)
         if line != shown:
             yield line
         shown = line
         yield f"  {each.address:04x}  {each.predicate:>6} {each.opcode} {each.operands}".rstrip()
+    yield from _left_out(others)
+
+
+def _left_out(count: int) -> Iterator[str]:
+    if count:
+        yield f"  {'':4}  {'':>6} … {count}"
 
 
 def _line(line: "Line | None", texts: Mapping[tuple[str, int], str]) -> str:

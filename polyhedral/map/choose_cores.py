@@ -38,9 +38,7 @@ HEAVY_CHUNK = 1024  # the same where each iteration has loops: of 4 bytes a page
 MIN_CHUNK = 16
 LINE_BYTES = 64  # that memory moves at a time
 PIECE = 256  # iterations of the vector whose locals are rows: a few of them fit the nearest cache
-TILE_SIDE = (
-    LINE_BYTES  # iterations of a side of a tile: of 4 bytes four lines; the nearest cache holds a square of them
-)
+TILE_SIDE = LINE_BYTES  # iterations of a tile's side: of 4 bytes four lines; the nearest cache holds a square of them
 MIN_CHUNKS = 64  # chunks that keep many cores busy
 FEW_CHUNKS = 4  # the same of lines: shorter pieces of these take twice the time, by a page's translation for each
 

@@ -53,12 +53,9 @@ STRIP = 4  # elements of a block for each lane of a warp: the last block adds th
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
 LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
 FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
-SHORT_AHEAD = (
-    4,
-    6,
-    5,
-)  # of narrow elements in fewer rounds, behind which few are left: many blocks are worth more then,
-# and shifted chunks else (sums of 257 x 100003 in bf16: .96 of a read, .80 without a last turn, .87 shifted)
+# Of narrow elements in fewer rounds, behind which few are left: many blocks are worth more then, and shifted chunks
+# else (sums of 257 x 100003 in bf16: .96 of a read, .80 without a last turn, .87 shifted).
+SHORT_AHEAD = (4, 6, 5)
 MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
 PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
 CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more

@@ -28,10 +28,8 @@ from texpr.polyhedral.walk import touched, written
 SUM = "#sum_"
 """What the names of the buffers, of no dimension, begin with that have what sums come to; behind it their numbers."""
 
-SUMMED = {
-    F32: (F32, F16, BF16, F8E4M3, F8E5M2),
-    I32: (I32, I16, I8, U8),
-}  # types of what holds a sum, by the type that it is made in
+# Types of what holds a sum, by the type that it is made in.
+SUMMED = {F32: (F32, F16, BF16, F8E4M3, F8E5M2), I32: (I32, I16, I8, U8)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

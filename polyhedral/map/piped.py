@@ -288,7 +288,7 @@ class _Piped:
         return Loop(index=at.turn, extent=turns, body=(*self._place(), *body), span=self.span)
 
     def _over_k(self, *body: Node) -> Loop:
-        # Unrolling a long one costs a compiler a fourth of its time for nothing; a short one is slower without.
+        # Unrolling a long one costs a compiler a fourth of its time for nothing; of short ones that is not measured.
         steps = self._steps()[1]
         by = None if (constant_value(steps) or LONG) < LONG else 1
         return Loop(index=self.at.k, extent=steps, body=body, unroll_by=by, span=self.span)

@@ -53,9 +53,8 @@ def _is_total(kernel: Kernel, top: Seq, long: frozenset[str]) -> bool:
     extents = [constant_value(loop.extent) for loop in loops]
     if prod(extent for extent in extents if extent is not None) < SHORT and None not in extents:
         return False
-    if len({name for u in found.updates for name, _ in targets(u)}) < len(
-        found.updates
-    ):  # no core carries two elements
+    arrays = {name for update in found.updates for name, _ in targets(update)}
+    if len(arrays) < len(found.updates):  # no core carries two elements of one
         return False
     free = not any(names(loop.extent) & {other.index for other in loops} for loop in loops)
     return free and all(isinstance(u, Accumulate) and _is_wide(kernel, u, long) for u in found.updates)

@@ -2,7 +2,6 @@
 
 from typing import assert_never
 
-from texpr.grammar.ast import Kernel
 from texpr.polyhedral.moves import (
     Contract,
     Distribute,
@@ -16,6 +15,7 @@ from texpr.polyhedral.moves import (
     Swap,
     View,
 )
+from texpr.polyhedral.program import Program
 from texpr.polyhedral.schedule.fuse import fuse, swap
 from texpr.polyhedral.schedule.nests import distribute, interchange, parallelize, sink
 from texpr.polyhedral.schedule.origins import Moved
@@ -25,9 +25,10 @@ from texpr.polyhedral.schedule.tree import tidy
 from texpr.polyhedral.schedule.view import view
 
 
-def moved(kernel: Kernel, move: Move) -> Moved:
-    """The kernel after a move, and where its instances come from. Raises E0404 where the move does not fit: what it
-    names is not there, stands otherwise, or is settled by the author."""
+def moved(program: Program, move: Move) -> Moved:
+    """The kernel of a program after a move, and where its instances come from. Raises E0404 where the move does not
+    fit: what it names is not there, stands otherwise, or is settled by the author."""
+    kernel = program.kernel
     match move:
         case Fuse():
             found = fuse(kernel, move)
@@ -48,7 +49,7 @@ def moved(kernel: Kernel, move: Move) -> Moved:
         case Expand():
             found = expand(kernel, move)
         case View():
-            found = view(kernel, move)
+            found = view(program, move)
         case _:
             assert_never(move)
     return Moved(kernel=tidy(found.kernel), origins=found.origins)

@@ -33,7 +33,7 @@ class Draft:
 
     def tried(self, move: Move) -> "Draft | Violation":
         """The same, or what the move would break. Raises E0404 where it does not fit."""
-        step = moved(self.program.kernel, move)
+        step = moved(self.program, move)
         why = violation(self.program, move)
         return why or Draft(
             program=build_program(step.kernel, beside=self.program),

@@ -8,7 +8,7 @@ workspaces that only one iteration uses made its locals, a `seq` that needs no o
 
 A few schedules are proposed, from the boldest on: everything that is legal; only bands that share a workspace; only
 workspaces that become scalars; loops turned and nothing fused; no `seq` made a `par`. Nothing is asked of isl where a
-program has one band.
+program has one band and nothing flat to see.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import difference
 from texpr.grammar.walk import walk
 from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Parallelize, Swap, View
-from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
 from texpr.polyhedral.schedule.flat_factors import has_flat_factors
@@ -161,7 +161,7 @@ class _Proposal:
             for name in [stmt.buffer for stmt in block if isinstance(stmt, New)]:
                 for loop in reversed(_loops_of(block, name)):
                     move = Contract(buffer=name, loop=loop.index)
-                    if self.arrays or _becomes_scalar(self.kernel, move):
+                    if self.arrays or _becomes_scalar(self.draft.program, move):
                         yield (move,)
 
 
@@ -324,8 +324,8 @@ def _loops_of(block: Block, name: str) -> list[Loop]:
         block = children(using[0])
 
 
-def _becomes_scalar(kernel: Kernel, move: Contract) -> bool:
+def _becomes_scalar(program: Program, move: Contract) -> bool:
     try:
-        return not moved(kernel, move).kernel.buffer(move.buffer).shape
+        return not moved(program, move).kernel.buffer(move.buffer).shape
     except TExprError:
         return False

@@ -8,7 +8,7 @@ Callers pass what the author declared (`Buffer.given`). No statement moves.
 from dataclasses import replace
 from itertools import pairwise
 
-from texpr.grammar.ast import Buffer, IndexExpr, Kernel, Role, Subscript
+from texpr.grammar.ast import Buffer, IndexExpr, Role, Subscript
 from texpr.grammar.index.linear import Linear
 from texpr.polyhedral.affine import NotAffineError, normal
 from texpr.polyhedral.model.delinearize import Stride, parts_of, stride_of
@@ -20,14 +20,14 @@ from texpr.polyhedral.schedule.storage import accessed, with_buffer
 from texpr.polyhedral.schedule.tree import unfit
 
 
-def view(kernel: Kernel, move: View) -> Moved:
+def view(program: Program, move: View) -> Moved:
     """The kernel with a parameter of several dimensions. Raises E0404 where its subscripts have no digits, or digits
     that carry into one another."""
+    kernel = program.kernel
     buffer = next((b for b in kernel.buffers if b.name == move.buffer and b.role is Role.PARAM), None)
     if buffer is None or len(buffer.shape) != 1 or buffer.strides is not None:
         raise unfit(f"there is no dense parameter {move.buffer[:80]!r} of one dimension", kernel.span)
-    before = build_program(kernel)
-    strides = _strides(before, buffer)
+    strides = _strides(program, buffer)
     shape = _shape(buffer, strides)
 
     def split(subscripts: tuple[Subscript, ...]) -> tuple[Subscript, ...]:
@@ -37,7 +37,7 @@ def view(kernel: Kernel, move: View) -> Moved:
 
     seen = replace(buffer, shape=shape, given=buffer.shape)
     changed = with_buffer(accessed(kernel, buffer.name, split), seen)
-    if not _alike(before, build_program(changed, beside=before), buffer.name):
+    if not _alike(program, build_program(changed, beside=program), buffer.name):
         raise unfit(f"the digits of {buffer.name}'s subscripts carry into one another", buffer.span, "this parameter")
     return Moved(kernel=changed)
 

@@ -100,6 +100,18 @@ def test_what_is_left_along_a_row_is_added_once() -> None:
     )
 
 
+def test_blocks_that_share_what_lies_along_memory_have_no_last_turn() -> None:
+    found = mapped(ALONG, N=2**12 + 300)
+    candidate, first = found.candidate, choice(found)
+    assert isinstance(candidate, Candidate) and isinstance(first, Parted)
+    (name,) = candidate.launches
+    changed = replace(first, threads=64, ahead=4, blocks={"i": 2}, resident=0)
+    program = mapped(ALONG, choices=replace(candidate, launches={name: changed}), N=2**12 + 300)
+    assert loaded(program) == 2
+    values = arguments(program.kernel, {})
+    np.testing.assert_array_equal(simulate(program, values)["S"], interpret(program.kernel, values).outputs["S"])
+
+
 def test_what_is_emitted_of_turns_runs_on_the_cpu() -> None:
     kept = []
     for number, (name, m, n) in enumerate([("sum", 67, 83), ("times a vector", 41, 131), ("picked", 130, 9)]):

@@ -20,11 +20,11 @@ from texpr.polyhedral.schedule.origins import Origin
 def faulty(change: Any, *moves: Move, text: str = SOFTMAX) -> str | None:
     """What the check says of the moved kernel after a change by hand."""
     before = program(text)
-    kernel, origins = before.kernel, dict[str, Origin]()
+    after, origins = before, dict[str, Origin]()
     for move in moves:
-        step = moved(kernel, move)
-        kernel, origins = step.kernel, {**origins, **step.origins}
-    kernel, origins = change(kernel, origins)
+        step = moved(after, move)
+        after, origins = build_program(step.kernel, beside=before), {**origins, **step.origins}
+    kernel, origins = change(after.kernel, origins)
     found = check(before, build_program(kernel, beside=before), origins)
     return None if found is None else found.why
 

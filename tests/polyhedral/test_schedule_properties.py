@@ -62,7 +62,7 @@ def said_by_all(before: Program, move: Move, seed: int) -> tuple[bool, bool, lis
     """What the rule, the check and the enumeration say of a move; None where it does not fit."""
     before = build_program(before.kernel)  # every move with the steps of a compilation of its own
     try:
-        found = moved(before.kernel, move)
+        found = moved(before, move)
         after = build_program(found.kernel, beside=before)
     except TExprError as refused:
         assert {d.code for d in refused.diagnostics} <= {"E0404", "E0306"}, refused
@@ -110,7 +110,7 @@ def test_a_schedule_of_several_moves_is_checked_as_one() -> None:
                 break
             move = chance.choice(possible)
             try:
-                step = moved(now.kernel, move)
+                step = moved(now, move)
                 after = build_program(step.kernel, beside=now)
             except TExprError:
                 continue

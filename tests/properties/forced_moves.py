@@ -67,7 +67,7 @@ def force(seed: int, tries: int, counts: Counter[str]) -> list[str]:
     for move in chance.sample(possible, min(tries, len(possible))):
         before = build_program(program.kernel)
         try:
-            step = moved(before.kernel, move)
+            step = moved(before, move)
             after = build_program(step.kernel, beside=before)
             rule = violation(before, move)
             fault = check(before, after, step.origins)

@@ -141,6 +141,9 @@ def test_the_command_prints_the_main_loop_under_the_lines_of_the_program(command
     assert code == 0 and "UTMALDG" in whole.split("\n\n")[1] and len(whole) > len(out)
     code, short, _ = command(*given, "--work")
     assert code == 0 and len(short) < len(out) and "HGMMA" in short.split("\n\n")[1] and " … " in short
+    parts = [part.split("\n\n")[1].splitlines() for part in (out, short)]
+    made, kept = (sum(line.startswith("  ") and " … " not in line for line in part) for part in parts)
+    assert made == kept + sum(int(line.split("…")[1]) for line in parts[1] if " … " in line), "none is left untold"
     code, data, _ = command(*given, "--json")
     (kernel,) = json.loads(data)["kernels"]
     assert code == 0 and kernel["name"] == "matmul_0" and kernel["main_loop"] in kernel["loops"]
