@@ -1,7 +1,8 @@
 """The closed table of fragment layouts: which element of a tile each lane holds in each register.
 
 PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type": `mma16816.a`, `.b` and `.c` are the operands of
-one 16x8x16 product over a warp; `mma1688` and `mma16832` those of elements of 32 and 8 bits, 1 and 4 to a word.
+one 16x8x16 product over a warp; `mma1688` and `mma16832` those of elements of 32 and 8 bits, 1 and 4 to a word;
+`mma1684` those of f64.
 "Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
 one, two and four 8x8 matrices of 16-bit elements, one below the other; `.x1t` … are the transposed ones. "Register
 fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers, `wgmma.c` every 8 columns of the
@@ -110,6 +111,11 @@ def _product(each: int) -> dict[str, Fragment]:
 FRAGMENTS: dict[str, dict[str, Fragment]] = {
     "mma1688": _product(1),
     "mma16832": _product(4),
+    "mma1684": {
+        "a": Fragment(rows=16, columns=4, registers=2, place=_rows_in_words(1)),
+        "b": Fragment(rows=4, columns=8, registers=1, place=_columns_in_words(1)),
+        "c": Fragment(rows=16, columns=8, registers=4, place=_c),
+    },
     "mma16816": {
         "a": Fragment(rows=16, columns=16, registers=8, place=_a),
         "b": Fragment(rows=16, columns=8, registers=4, place=_transposed),

@@ -37,6 +37,7 @@ from texpr.polyhedral.mapped.atoms import (
     mma_blocks,
     store_pairs,
     store_rows,
+    warp_tile,
     wgmma,
     wgmma_sums,
 )
@@ -100,7 +101,7 @@ def warp_tile_type(buffer: MappedBuffer, node: Unload) -> str:
     E0502 for one that does not lie as it is read."""
     shape = _shape(buffer, node, slots=1)
     bytes_ = shape[-1] * buffer.dtype.size_bytes
-    if bytes_ not in SWIZZLES or not same(buffer.layout, swizzled(shape, buffer.dtype.size_bytes, bytes_)):
+    if bytes_ not in SWIZZLES or not same(buffer.layout, warp_tile(shape, buffer.dtype)):
         raise _refused(node, f"{buffer.name} otherwise than under a swizzle of its rows")
     major = "kK" if len(shape) == 3 else "kOuter"
     return f"tx::WarpTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {shape[-1]}>"
@@ -226,7 +227,7 @@ def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Co
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
     """The call that stores a warp's rows of sums in a tile."""
     columns, dtype, of_warp = _extent(node, 1), node.target.dtype, is_of_warp(names.buffer(node.source.buffer))
-    if dtype.bits not in (16, 32) or node.atom != (store_pairs if of_warp else store_rows)(dtype):
+    if dtype.bits not in (16, 32, 64) or node.atom != (store_pairs if of_warp else store_rows)(dtype):
         raise _refused(node, f"the instruction {node.atom.name}")
     bytes_ = columns * dtype.size_bytes
     wanted = ROW_BYTES[1:] if of_warp else ROW_BYTES if dtype.bits == 16 else ROW_BYTES[2:]

@@ -65,16 +65,18 @@ def reversed_dim(layout: Layout, dim: int) -> Layout:
     return compose(layout, indices, subscripts)
 
 
-def swizzled(shape: Sequence[int], element_bytes: int, swizzle_bytes: int) -> Layout:
+def swizzled(shape: Sequence[int], element_bytes: int, swizzle_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> Layout:
     """A tile as TMA writes and wgmma reads it under a swizzle of 32, 64 or 128 bytes: the columns in panels of that
     many bytes, each panel its rows one after another, and within them the number of the 16-byte chunk XORed with bits 7
     and up of the byte address (for 128 bytes: the row, mod 8). The tile lies at a multiple of `xor.period` elements.
+    Threads that read single elements may have larger chunks.
 
         swizzled((128, 128), 2, 128)      address x0 * 64 + x1 / 64 * 8192 + x1 % 64, xor(bits 3, base 3, shift 3)
     """
-    bits = SWIZZLES[swizzle_bytes]
-    panel, chunk = swizzle_bytes // element_bytes, CHUNK_BYTES // element_bytes
-    if not shape or shape[-1] % panel or chunk * element_bytes != CHUNK_BYTES:
+    wider = (chunk_bytes // CHUNK_BYTES).bit_length() - 1
+    bits, shift = SWIZZLES[swizzle_bytes] - wider, 3 - wider
+    panel, chunk = swizzle_bytes // element_bytes, chunk_bytes // element_bytes
+    if not shape or shape[-1] % panel or chunk * element_bytes != chunk_bytes or bits < 1:
         raise InternalError(
             f"rows of {shape[-1:]} elements of {element_bytes} bytes are no multiple of {swizzle_bytes}"
         )
@@ -83,7 +85,7 @@ def swizzled(shape: Sequence[int], element_bytes: int, swizzle_bytes: int) -> La
     terms = [Term(dim=dim, stride=stride) for dim, stride in enumerate(strides[:-1])]
     terms.append(Term(dim=len(rows), modulus=panel, stride=const(1)))
     terms.append(Term(dim=len(rows), divisor=panel, stride=multiply(strides[0], rows[0]) if rows else const(panel)))
-    xor = Xor(bits=bits, base=chunk.bit_length() - 1, shift=3)
+    xor = Xor(bits=bits, base=chunk.bit_length() - 1, shift=shift)
     return Layout(shape=expressions(shape), terms=tuple(terms), xor=xor)
 
 

@@ -29,7 +29,7 @@ SUM = "#sum_"
 """What the names of the buffers, of no dimension, begin with that have what sums come to; behind it their numbers."""
 
 # Types of what holds a sum, by the type that it is made in.
-SUMMED = {F32: (F32, F16, BF16, F8E4M3, F8E5M2), I32: (I32, I16, I8, U8)}
+SUMMED = {F64: (F64, F32, F16, BF16), F32: (F32, F16, BF16, F8E4M3, F8E5M2), I32: (I32, I16, I8, U8)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

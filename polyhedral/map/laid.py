@@ -50,11 +50,12 @@ from texpr.polyhedral.map.contracted_tiles import bringing
 from texpr.polyhedral.map.contraction import Factor, contracted_nest, contraction
 from texpr.polyhedral.map.copied import Copies
 from texpr.polyhedral.map.kept import Kept
-from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units, product_of
+from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units
 from texpr.polyhedral.map.merged import accesses as accesses_of
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.product_forms import by_boxes, product_of
 from texpr.polyhedral.map.ringed_fits import is_piecewise
-from texpr.polyhedral.mapped.atoms import FACTORS, SM_90A, lies_along_k
+from texpr.polyhedral.mapped.atoms import FACTORS, lies_along_k
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.walk import touched
@@ -158,13 +159,12 @@ def to_lay(problem: Problem) -> frozenset[str]:
     """The parameters of products of matrices, large enough for tensor cores, whose rows begin elsewhere."""
     found = [product_of(problem, region) for region in problem.regions() if region.band is not None]
     large = [product for product in found if product is not None and is_large(problem, product)]
-    if SM_90A.has(problem.target):
-        names = {name for product in large for name in product.arrays if not are_units(problem, name)}
-        names |= {name for product in large for name in product.turned}
-    else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
-        factors = (factor for product in large for factor in product.factors)
-        names = {factor.buffer for factor in factors if not is_piecewise(problem, factor)}
-        names |= {name for product in large for name in product.turned}
+    names = {name for product in large for name in product.turned}
+    for product in large:
+        if by_boxes(problem, product):
+            names |= {name for name in product.arrays if not are_units(problem, name)}
+        else:  # threads bring pieces of rows that begin at words, and store those of results anywhere
+            names |= {factor.buffer for factor in product.factors if not is_piecewise(problem, factor)}
     return frozenset(names & with_rows(problem.kernel))
 
 

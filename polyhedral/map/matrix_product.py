@@ -24,7 +24,7 @@ from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par,
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
 from texpr.grammar.index.interval import Ranges, least, most
 from texpr.grammar.index.linear import linear
-from texpr.grammar.types import BF16, F16, F32, I32, DType
+from texpr.grammar.types import BF16, F16, F32, F64, I32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.beside import sums_beside
@@ -44,7 +44,11 @@ from texpr.polyhedral.walk import subscript_names
 UNIT_BYTES = 16  # of the rows of a tensor map
 MAX_RANK = 5  # of a tensor map
 STEP_BYTES = 128  # of each row of a factor in a step
-RESULTS = {F32: (F32, F16, BF16), I32: (I32, F32, F16, BF16)}  # of what boxes write, by the type of the sums
+RESULTS = {
+    F64: (F64,),
+    F32: (F32, F16, BF16),
+    I32: (I32, F32, F16, BF16),
+}  # of what boxes write, by the type of the sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,11 +239,6 @@ def _made(problem: Problem, product: MatrixProduct) -> int:
     boxes = product.row_boxes(problem)
     high = problem.representative(boxes.total, {}) if boxes is not None else -(-rows // GROUP_ROWS)
     return high * columns * prod(problem.representative(par.extent, {}) for par in product.others)
-
-
-def product_of(problem: Problem, region: Region) -> MatrixProduct | None:
-    """The product of any rows that tensor cores of the target take, by boxes where it has these."""
-    return product_of_any_rows(problem, region, boxes=SM_90A.has(problem.target))
 
 
 def _product(

@@ -2,8 +2,8 @@
 
 from texpr.grammar.ast import Leaf
 from texpr.grammar.core import statements
-from texpr.grammar.permissions import may_be_in_portions, may_use_tf32
-from texpr.grammar.types import BF16, F16, F32, I8, I32, U8, DType
+from texpr.grammar.permissions import may_be_in_portions, may_contract, may_use_tf32
+from texpr.grammar.types import BF16, F16, F32, F64, I8, I32, U8, DType
 from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.mapped.atoms import F8, FRAGMENTS_OF, may_multiply
@@ -27,14 +27,16 @@ def are_multiplied(problem: Problem, one: Contraction, *, by_warps: bool) -> boo
         return one.dtype == F32 and all(map(may_be_in_portions, said))
     if dtype in (I8, U8):
         return one.dtype == I32
+    if dtype == F64:  # each product is rounded with the sum that takes it
+        return by_warps and one.dtype == F64 and may_contract(one.update) and may_contract(problem.kernel)
     permitted = may_use_tf32((*one.update.attrs, *problem.kernel.attrs))
     return dtype == one.dtype == F32 and permitted
 
 
 def most_summed(dtype: DType) -> int:
     """How many products of factors of a type a sum may have without a wider one; of integers so many that a launch
-    counts them."""
-    return MOST_COUNTED if dtype.is_integer else MOST_ADDED * ADDED_BYTES // dtype.size_bytes
+    counts them, and of f64, which loses no more of a sum than any other way."""
+    return MOST_COUNTED if dtype.is_integer or dtype == F64 else MOST_ADDED * ADDED_BYTES // dtype.size_bytes
 
 
 def are_pairs(columns: int) -> bool:

@@ -17,18 +17,14 @@ from functools import partial
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.index.expr import ZERO, combine, conjunction, const, multiply, names
 from texpr.grammar.index.linear import linear
+from texpr.grammar.types import F64
 from texpr.polyhedral.map.choose_cases import CallCase
 from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.laid import with_rows
-from texpr.polyhedral.map.matrix_product import (
-    UNIT_BYTES,
-    matrix_product,
-    product_of,
-    row_strides,
-)
+from texpr.polyhedral.map.matrix_product import UNIT_BYTES, row_strides
 from texpr.polyhedral.map.multiplied import LEAST_SUMMED
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.mapped.atoms import SM_90A
+from texpr.polyhedral.map.product_forms import product_as_it_is, product_of
 from texpr.polyhedral.mapped.candidate import address_of
 
 MOST_SIDE = 1 << 21
@@ -49,7 +45,7 @@ def product_cases(problem: Problem, bounded: Problem, hinted: Collection[str]) -
         product
         for region in bounded.regions()
         if region.band is not None and (product := product_of(bounded, region)) is not None
-        if (matrix_product if SM_90A.has(problem.target) else product_of)(problem, region) is None
+        if product_as_it_is(problem, region) is None
     ]
     at = {size.name: LARGE for size in problem.kernel.sizes if size.name not in hinted}
     if not found or not all(is_large(bounded, product) for product in found):
@@ -75,7 +71,8 @@ def product_cases(problem: Problem, bounded: Problem, hinted: Collection[str]) -
             at = dict.fromkeys(at, SMALL)
         yield CallCase(when=conjunction((*base, *units)), sizes=at)
     if base:
-        laid = frozenset(arrays) & with_rows(problem.kernel)
+        single = {name for product in found if product.dtype == F64 for name in product.arrays}  # each is a copy
+        laid = (frozenset(arrays) - single) & with_rows(problem.kernel)
         yield CallCase(when=conjunction(base), sizes=dict.fromkeys(at, LARGE), laid=laid)
 
 

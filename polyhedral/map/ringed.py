@@ -15,14 +15,14 @@
 
 Several sums with the same rows have a `b` and a `c` each. A block has one tile; tiles come in bands, in each column
 after column, so that what is read again is in the L2 cache. What tiles have beyond the extents is zeros, and is not
-written. The tile of a factor whose side is contiguous lies in panels of 64 of its side, [slot, panel, k, 64].
+written. The tile of a factor whose side is contiguous lies in panels of 128 bytes of its side, [slot, panel, k, 64].
 """
 
 from functools import reduce
 
 from texpr.grammar.ast import Always, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp
 from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply
-from texpr.polyhedral.layout.make import numbered, swizzled
+from texpr.polyhedral.layout.make import numbered
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.draft import Draft
@@ -32,8 +32,15 @@ from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.ringed_fits import UNIT
 from texpr.polyhedral.map.ringed_ways import Site, WayIn, WayOut
 from texpr.polyhedral.map.tile_order import TileOrder
-from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, SWIZZLE_BYTES, var, view
-from texpr.polyhedral.mapped.atoms import PRODUCT_BYTES, SharedOperand, load_blocks, mma_blocks
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, SWIZZLE_BYTES, var, view
+from texpr.polyhedral.mapped.atoms import (
+    PRODUCT_BYTES,
+    SharedOperand,
+    load_blocks,
+    mma_blocks,
+    panel_of,
+    warp_tile,
+)
 from texpr.polyhedral.mapped.operators import Contract, Generic, Origin, Unload
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
@@ -132,8 +139,9 @@ class _Ring:
 
     def _tile(self, factor: MatrixFactor) -> str:
         side, depth, stages = self.choice.tile[factor.index], self.choice.depth, self.choice.stages
-        shape = (stages, side, depth) if factor.k_contiguous else (stages, side // PANEL, depth, PANEL)
-        layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, self._row_bytes(factor)))
+        panel = panel_of(factor.factor.dtype)
+        shape = (stages, side, depth) if factor.k_contiguous else (stages, side // panel, depth, panel)
+        layout = canonical(warp_tile(shape, factor.factor.dtype))
         return self.draft.local(
             f"{factor.buffer}_tile", factor.factor.dtype, Memory.SHARED, layout, "tiles that warps multiply",
             align=ALIGN_BYTES, span=self.site.span,
@@ -245,5 +253,5 @@ class _Ring:
         k = add(multiply(const(self.deep), deep), var(self.depth))
         if factor.k_contiguous:
             return slot, own, k
-        panel = const(PANEL)
+        panel = const(panel_of(factor.factor.dtype))
         return slot, combine(IndexOp.DIV, own, panel), k, combine(IndexOp.MOD, own, panel)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from texpr.grammar.ast import Gather, IndexVar
+from texpr.grammar.types import F32
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, product_of_any_rows
@@ -10,6 +11,7 @@ from texpr.polyhedral.map.piped_fits import piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
 from texpr.polyhedral.map.way_back import PANEL, SWIZZLE_BYTES, WARP_ROWS
+from texpr.polyhedral.mapped.atoms import panel_of
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.ringed import Ringed
 
@@ -19,12 +21,17 @@ UNIT = 16  # rows of a product
 EACH = tuple(UNIT * n for n in (2, 4, 8))
 TILES = tuple(UNIT * n for n in (4, 8, 16))
 DEPTHS_BYTES = (64, 128)  # of each row of a factor, in a step
-MOST_SUMS = 8 * UNIT  # registers of a thread
+MOST_SUMS = 8 * UNIT  # of 32 bits: registers of a thread
 
 
 def piece_elements(problem: Problem, factor: MatrixFactor) -> int:
     """How many neighbours of a factor one copy of a thread moves."""
     return _aligned(problem, factor.factor.element)
+
+
+def piece_row(choice: Ringed, factor: MatrixFactor) -> int:
+    """The elements of a row of a factor's tile, all of which threads bring one beside the other."""
+    return choice.depth if factor.k_contiguous else panel_of(factor.factor.dtype)
 
 
 def is_piecewise(problem: Problem, factor: MatrixFactor) -> bool:
@@ -91,8 +98,9 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
     if any(choice.tile[side] not in TILES or choice.tile[side] % choice.each[side] for side in sides):
         yield "`tile`: 64, 128 or 256 rows or columns, whole warps of them"
         return
-    if product.sums * choice.each[sides[0]] * choice.each[sides[1]] > MOST_SUMS * problem.target.warp_size:
-        yield f"`each`: at most {MOST_SUMS} sums for each lane"
+    most = MOST_SUMS * F32.size_bytes // product.one.dtype.size_bytes
+    if product.sums * choice.each[sides[0]] * choice.each[sides[1]] > most * problem.target.warp_size:
+        yield f"`each`: at most {most} sums for each lane"
     depths = [bytes_ // product.dtype.size_bytes for bytes_ in DEPTHS_BYTES]
     if choice.depth not in depths:
         yield f"`depth`: {' or '.join(map(str, depths))} products"
@@ -119,7 +127,7 @@ def _rounds(problem: Problem, factor: MatrixFactor, choice: Ringed) -> Iterator[
     if not is_piecewise(problem, factor):
         yield f"rows of {factor.buffer} do not begin at multiples of {LEAST_BYTES} bytes"
         return
-    wide, rows = (choice.depth, choice.tile[factor.index]) if factor.k_contiguous else (PANEL, choice.depth)
-    pieces = wide // count
+    rows = choice.tile[factor.index] if factor.k_contiguous else choice.depth
+    pieces = piece_row(choice, factor) // count
     if pieces > problem.target.warp_size or rows % (choice.threads // pieces):
         yield f"{choice.threads} threads have no whole rounds of the tile of {factor.buffer}"

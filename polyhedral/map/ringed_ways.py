@@ -15,16 +15,16 @@ from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr, I
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.source import Span
-from texpr.grammar.types import F32
+from texpr.grammar.types import F32, F64
 from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.finish import Finish
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
-from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, result_piece
-from texpr.polyhedral.map.way_back import ALIGN_BYTES, PANEL, WARP_ROWS, order, var, view
+from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, piece_row, result_piece
+from texpr.polyhedral.map.way_back import ALIGN_BYTES, WARP_ROWS, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.atoms import mma_blocks, store_pairs
+from texpr.polyhedral.mapped.atoms import mma_blocks, panel_of, store_pairs
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -94,7 +94,7 @@ class WayIn:
     def __init__(self, site: Site, factor: MatrixFactor, tile: str, readers: Sequence[str]) -> None:
         self.site, self.factor, self.tile, self.readers = site, factor, tile, readers
         self.count = piece_elements(site.draft.problem, factor)
-        wide = site.choice.depth if factor.k_contiguous else PANEL
+        wide = piece_row(site.choice, factor)
         pieces, threads, warp = wide // self.count, site.choice.threads, site.draft.target.warp_size
         self.apart = threads // pieces
         self.row, self.piece = (site.fresh(f"{factor.buffer}_{word}") for word in ("row", "piece"))
@@ -112,13 +112,14 @@ class WayIn:
         row = add(var(self.row), multiply(const(self.apart), var(self.round)))
         piece = multiply(const(self.count), var(self.piece))
         begin, first = multiply(const(depth), step), var(site.corner[side])
-        panels = site.choice.tile[side] // PANEL
+        panel = panel_of(factor.factor.dtype)
+        panels = site.choice.tile[side] // panel
         if factor.k_contiguous:
             i, k = add(first, row), add(begin, piece)
             place: tuple[IndexExpr, ...] = (slot, row, add(piece, var(self.e)))
             rounds, panels = site.choice.tile[side] // self.apart, 0
         else:
-            i, k = add(add(first, multiply(const(PANEL), var(self.panel))), piece), add(begin, row)
+            i, k = add(add(first, multiply(const(panel), var(self.panel))), piece), add(begin, row)
             place = (slot, var(self.panel), row, add(piece, var(self.e)))
             rounds = depth // self.apart
         moving = summed if factor.k_contiguous else side
@@ -174,7 +175,7 @@ class WayOut:
         )
         self.ragged = tuple(site.cut(site.extent(side), self.choice.tile[side]) for side in (self.rows, self.columns))
         self.defines: list[Define] = []
-        becomes = product.boxed and not product.epilogue.plain and product.one.dtype != F32
+        becomes = product.boxed and not product.epilogue.plain and product.one.dtype not in (F32, F64)
         self.kept = self._kept() if becomes else None
 
     def nodes(self) -> tuple[Node, ...]:

@@ -14,14 +14,14 @@ An atom is added by an entry here, its wrapper and the twin of that; `tests/atom
 and on hardware.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import const
-from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8, DType
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8, DType
 from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled, transposed
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 from texpr.polyhedral.mapped.access import Completion
@@ -127,15 +127,17 @@ def fma(dtype: DType) -> Atom:
 
 WARP_MATRICES = 4  # that one instruction moves
 PRODUCT_BYTES = 32  # of each row of a, of one product
-FACTORS = {BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
+FACTORS = {F64: "f64", BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8", F8E4M3: "e4m3", F8E5M2: "e5m2"}
 """What the instructions call the types of factors."""
 F8 = (F8E4M3, F8E5M2)
-FRAGMENTS_OF = {BF16: "mma16816", F16: "mma16816", F32: "mma1688", I8: "mma16832", U8: "mma16832"}
+FRAGMENTS_OF = {
+    F64: "mma1684", BF16: "mma16816", F16: "mma16816", F32: "mma1688", I8: "mma16832", U8: "mma16832",
+}  # fmt: skip
 
 
 def sums_of(dtype: DType) -> DType:
     """The type of sums of products of a type."""
-    return I32 if dtype.is_integer else F32
+    return I32 if dtype.is_integer else F64 if dtype == F64 else F32
 
 
 def may_multiply(first: DType, second: DType) -> bool:
@@ -145,7 +147,7 @@ def may_multiply(first: DType, second: DType) -> bool:
 
 def lies_along_k(dtype: DType) -> bool:
     """Whether factors of a type are contiguous along what is summed, and no other way."""
-    return dtype.bits != 16
+    return dtype.bits not in (16, 64)
 
 
 # ---- a warp ------------------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def tree(monoid: Monoid, dtype: DType, lanes: int, target: Target, *, scan: bool
 
 def mma(dtype: DType, sums: DType) -> Atom:
     """c[16, 8] += a[16, k] * b[k, 8] on tensor cores, 32 bytes of k: f16, bf16 or, cut to tf32, f32 into f32, f16 into
-    f16, i8 or u8 into i32."""
+    f16, i8 or u8 into i32; f64 into f64, each product added by one fused multiply-add, those of the least k first."""
     if dtype not in FRAGMENTS_OF or (sums != sums_of(dtype) and not dtype == sums == F16):
         raise InternalError(f"no product of {dtype} with sums of {sums}")
     a, b, c = (fragment(FRAGMENTS_OF[dtype], role) for role in "abc")
@@ -197,7 +199,7 @@ def store_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Ato
 
 def store_pairs(dtype: DType) -> Atom:
     """What each lane has of 4 matrices of 8 x 8 elements goes to shared memory, two neighbours at a time."""
-    if dtype.bits not in (16, 32):
+    if dtype.bits not in (16, 32, 64):
         raise InternalError(f"no pairs are of {dtype}")
     rows = Operand(
         memory=Memory.SHARED, dtype=dtype, layout=row_major((WARP_MATRICES * 8, 8)), alignment_bytes=CHUNK_BYTES
@@ -260,7 +262,7 @@ def wgmma(
     None: from registers; b of an `other` type: both kinds of f8 multiply one another. The tiles in shared memory are
     parts of larger ones of the same swizzle."""
     of_b = other or dtype
-    if dtype not in FACTORS or not has_columns(dtype, columns):
+    if dtype not in FACTORS or dtype == F64 or not has_columns(dtype, columns):
         raise InternalError(f"no wgmma of {dtype} has {columns} columns")
     if not may_multiply(dtype, of_b):
         raise InternalError(f"no wgmma multiplies {dtype} and {of_b}")
@@ -303,20 +305,37 @@ def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
 
 def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:
     """An operand of `mma_blocks`, of so many rows (a) or columns (b), from a tile in shared memory, whose rows have as
-    many bytes as its swizzle: `ldmatrix`es. Both lie here as the tile does: rows first, or those of k."""
+    many bytes as its swizzle: `ldmatrix`es, of f64 a load of each element. Both lie here as the tile does: rows first,
+    or those of k."""
     fits = side > 0 and side % 16 == 0 and (tile.k_contiguous or not lies_along_k(dtype))
     if not fits or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):
         raise InternalError(f"no warp loads {side} of {role}")
     held = mma_blocks(dtype, side, side).operands[role]
     turned = tile.k_contiguous == (role == "b")
     return _atom(
-        f"ldmatrix {dtype} of {side} {role}",
+        f"{'loads' if dtype == F64 else 'ldmatrix'} {dtype} of {side} {role}",
         Team.WARP,
         SM_80,
         ("warp_contract", f"load_{role}"),
-        source=_shared(dtype, side, tile),
+        source=_shared(dtype, side, tile, _chunk_bytes(dtype)),
         target=replace(held, layout=transposed(held.layout)) if turned else held,
     )
+
+
+def warp_tile(shape: Sequence[int], dtype: DType) -> Layout:
+    """A tile as warps load it, under a swizzle of its rows of 64 or 128 bytes."""
+    return swizzled(shape, dtype.size_bytes, shape[-1] * dtype.size_bytes, _chunk_bytes(dtype))
+
+
+def _chunk_bytes(dtype: DType) -> int:
+    """What stays whole in a tile that warps load: what `ldmatrix` reads, 8 of them at once; of f64 what 4 lanes read,
+    4 rows of it at once."""
+    return 2 * CHUNK_BYTES if dtype == F64 else CHUNK_BYTES
+
+
+def panel_of(dtype: DType) -> int:
+    """How many elements of a row of 128 bytes a tile in panels has."""
+    return SWIZZLE_BYTES[-1] // dtype.size_bytes
 
 
 def _blocks(rows: int, columns: int) -> Layout:
@@ -325,11 +344,13 @@ def _blocks(rows: int, columns: int) -> Layout:
     return Layout(shape=(const(rows), const(columns)), terms=terms)
 
 
-def _shared(dtype: DType, outer: int, operand: SharedOperand) -> Operand:
+def _shared(dtype: DType, outer: int, operand: SharedOperand, chunk_bytes: int = CHUNK_BYTES) -> Operand:
     if operand.swizzle_bytes not in SWIZZLE_BYTES:
         raise InternalError(f"no swizzle is of {operand.swizzle_bytes} bytes")
     panel, depth = operand.swizzle_bytes // dtype.size_bytes, PRODUCT_BYTES // dtype.size_bytes
     shape = (outer, depth) if operand.k_contiguous else (depth, outer)
     rows, columns = shape[0], -(-shape[1] // panel) * panel
     layout = wgmma_tile(rows, columns, swizzle_bytes=operand.swizzle_bytes, element_bytes=dtype.size_bytes)
+    if chunk_bytes != CHUNK_BYTES:
+        layout = swizzled((rows, columns), dtype.size_bytes, operand.swizzle_bytes, chunk_bytes)
     return Operand(memory=Memory.SHARED, dtype=dtype, layout=layout, alignment_bytes=8 * operand.swizzle_bytes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from texpr.grammar import numerics
 from texpr.grammar.index.value import condition_value
-from texpr.grammar.types import F32, I64, DType
+from texpr.grammar.types import F32, F64, I64, DType
 from texpr.polyhedral.mapped.atoms import F8
 from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.simulate.aligned import aligned_sums
@@ -39,7 +39,8 @@ class Share:
 
     def take(self, evaluator: Evaluator, agents: Callable[[Elements], Array]) -> Array:
         """The sums."""
-        node, wide = self.node, I64 if self.node.c.dtype.is_integer else F32
+        node, own = self.node, self.node.c.dtype
+        wide = I64 if own.is_integer else F64 if own == F64 else F32
         left, right = (
             _cut(numerics.cast(evaluator.fetch(view.buffer, found.place, agents(found)), view.dtype, wide), view.dtype)
             for view, found in ((node.a, self.a), (node.b, self.b))

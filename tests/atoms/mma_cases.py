@@ -1,21 +1,23 @@
 """Products of a warp, and loads and stores of matrices: fragments are packed and unpacked by the layouts of the
 catalogue, every element with a value of its own."""
 
+from fractions import Fraction
+
 import ml_dtypes
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
-from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, I8, I32, U8
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped import atoms
 
-TYPES = {dtype.name: dtype for dtype in (F16, BF16, F32, F8E4M3, F8E5M2, I8, U8, I32)}
+TYPES = {dtype.name: dtype for dtype in (F16, BF16, F32, F64, F8E4M3, F8E5M2, I8, U8, I32)}
 NUMPY = {
     name: np.dtype(own)
     for name, own in (
         ("f16", np.float16), ("bf16", ml_dtypes.bfloat16), ("f32", np.float32), ("f8e4m3", ml_dtypes.float8_e4m3fn),
-        ("f8e5m2", ml_dtypes.float8_e5m2), ("i8", np.int8), ("u8", np.uint8), ("i32", np.int32),
+        ("f8e5m2", ml_dtypes.float8_e5m2), ("i8", np.int8), ("u8", np.uint8), ("i32", np.int32), ("f64", np.float64),
     )
 }  # fmt: skip
 C_ELEMENT = {name: f"tx::{name}" for name in TYPES}
@@ -118,6 +120,35 @@ def of_other_types():
     return cases, texts
 
 
+def of_f64():
+    """mma_f64: numbers of many magnitudes, for each sum is the chain of fused multiply-adds in the order of k, bit by
+    bit."""
+    roles, rng = atoms.mma(F64, F64).operands, np.random.default_rng(9)
+    body = """  const tx::Global<const double> a(A, "A"), b(B, "B");
+  const tx::Global<double> c(C, "C");
+  tx::OperandA<tx::f64> left;
+  tx::OperandB<tx::f64> right;
+  tx::Accumulator<16, 8, tx::f64> sums;
+  for (int i = 0; i < 2; ++i) left.set(i, a.load(2 * tx::lane() + i));
+  right.set(0, b.load(tx::lane()));
+  for (int i = 0; i < 4; ++i) sums.set(i, c.load(4 * tx::lane() + i));
+  tx::mma(sums, left, right);
+  for (int i = 0; i < 4; ++i) c.store(4 * tx::lane() + i, sums.get(i));"""
+    text = kernel("mma_f64", "const double* A, const double* B, double* C", body)
+    a, b, start = (rng.normal(size=shape) * 2.0 ** rng.integers(-30, 30, shape) for shape in ((16, 4), (4, 8), (16, 8)))
+    want = np.array([[chain(start[m, n], a[m], b[:, n]) for n in range(8)] for m in range(16)])
+    sums = [held(roles["c"].layout, matrix) for matrix in (start, want)]
+    inputs = (held(roles["a"].layout, a), held(roles["b"].layout, b))
+    return [Case(name="mma f64", symbol="mma_f64", inputs=inputs, want=(sums[1],), before=(sums[0],))], [text]
+
+
+def chain(start, left, right):
+    """The sum that takes one product after the other, each rounded once."""
+    for x, y in zip(left, right, strict=True):
+        start = float(Fraction(start) + Fraction(x) * Fraction(y))
+    return start
+
+
 def matrices():
     """(name, a, b, c) of 16 x 16, 16 x 16, 16 x 16 whose products are exact in every type."""
     rng = np.random.default_rng(3)
@@ -210,14 +241,15 @@ def packs():
 def family():
     found, texts = products()
     others, other_texts = of_other_types()
+    wide, wide_texts = of_f64()
     more, more_texts = packs()
     moved, moved_texts = moves()
     include = HEADER + '#include "texpr/mma.cuh"\n'
     return Family(
         name="mma",
-        cases=[*found, *others, *more, *moved["sm_80"], *moved["sm_90"]],
+        cases=[*found, *others, *wide, *more, *moved["sm_80"], *moved["sm_90"]],
         texts={
-            "sm_80": include + "".join((*texts, *other_texts, *more_texts, *moved_texts["sm_80"])),
+            "sm_80": include + "".join((*texts, *other_texts, *wide_texts, *more_texts, *moved_texts["sm_80"])),
             "sm_90": "".join(moved_texts["sm_90"]),
         },
     )

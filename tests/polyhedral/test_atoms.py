@@ -21,14 +21,19 @@ from texpr.polyhedral.target import parse_target
 H200 = parse_target("cuda:sm_90a")
 PRODUCTS = [
     atoms.fma(F64),
-    *(atoms.mma(t, c) for t, c in ((F16, F32), (BF16, F32), (F16, F16), (F32, F32))),
-    atoms.mma_blocks(BF16, 64, 32),
+    *(atoms.mma(t, c) for t, c in ((F16, F32), (BF16, F32), (F16, F16), (F32, F32), (F64, F64))),
+    *(atoms.mma_blocks(t, 64, 32) for t in (BF16, F64)),
     *(atoms.wgmma(BF16, n, SharedOperand()) for n in (8, 104, 256)),
     atoms.wgmma(F16, 64, SharedOperand(k_contiguous=False), SharedOperand(swizzle_bytes=16)),
 ]
 MOVES = [
     *(atoms.load_matrices(F16, n, transposed=t) for n in (1, 2, 4) for t in (False, True)),
-    *(atoms.load_blocks(F16, 32, SharedOperand(k_contiguous=k), role) for k in (False, True) for role in "ab"),
+    *(
+        atoms.load_blocks(t, 32, SharedOperand(k_contiguous=k), role)
+        for t in (F16, F64)
+        for k in (False, True)
+        for role in "ab"
+    ),
     *(atoms.store_matrices(F16, n, transposed=t) for n in (1, 2, 4) for t in (False, True)),
 ]
 TREES = [atoms.tree(m, F32, n, H200, scan=s) for m in MONOIDS.values() for n in (2, 32) for s in (False, True)]
@@ -55,6 +60,7 @@ def test_every_element_has_a_place_of_its_own_in_registers_of_the_team(atom):
 SHAPES = {  # of a, b, c; a tile in shared memory has whole panels
     "fma f64": ((1,), (1,), (1,)),
     "mma.m16n8k16 f16 f32": ((16, 16), (16, 8), (16, 8)),
+    "mma.m16n8k4 f64 f64": ((16, 4), (4, 8), (16, 8)),
     "mma.m16n8k16 bf16 f32 of 64 x 32": ((64, 16), (16, 32), (64, 32)),
     "wgmma.m64n8k16 bf16": ((64, 16), (8, 64), (64, 8)),
     "wgmma.m64n104k16 bf16": ((64, 16), (104, 64), (64, 104)),
@@ -107,7 +113,8 @@ def test_an_architecture_has_its_instructions(arch, names):
     [
         lambda: atoms.tree(MONOIDS["Sum"], F32, 12, H200),
         lambda: atoms.mma(BF16, F16),
-        lambda: atoms.mma(F64, F64),
+        lambda: atoms.mma(F64, F32),
+        lambda: atoms.wgmma(F64, 64, SharedOperand(), SharedOperand()),
         lambda: atoms.load_blocks(F32, 64, SharedOperand(k_contiguous=False), "a"),
         lambda: atoms.load_matrices(F32, 4),
         lambda: atoms.mma_blocks(F16, 24, 64),

@@ -22,18 +22,26 @@ template <>
 struct FragmentWord<i32> {
   using type = i32;
 };
+template <>
+struct FragmentWord<f64> {
+  using type = f64;
+};
 
 // The type of sums of products of such elements.
-template <bool kIntegers>
-struct SumOfKind {
+template <class T, bool kIntegers = is_integer<T>>
+struct SumOfType {
   using type = f32;
 };
-template <>
-struct SumOfKind<true> {
+template <class T>
+struct SumOfType<T, true> {
   using type = i32;
 };
+template <>
+struct SumOfType<f64, false> {
+  using type = f64;
+};
 template <class T>
-using SumOf = typename SumOfKind<is_integer<T>>::type;
+using SumOf = typename SumOfType<T>::type;
 
 // Which types instructions multiply: one, or both kinds of f8.
 template <class T>
@@ -41,14 +49,17 @@ constexpr bool is_f8 = same<T, f8e4m3> || same<T, f8e5m2>;
 template <class T, class U>
 constexpr bool may_multiply = same<T, U> || (is_f8<T> && is_f8<U>);
 
-// kCount elements in words of 32 bits, two of 16 bits in one, four of 8.
+// How many elements a word of 32 bits has; those of f64 are words of their own.
+template <class T>
+constexpr int in_word = sizeof(T) < 4 ? 4 / static_cast<int>(sizeof(T)) : 1;
+
+// kCount elements in words of 32 bits, two of 16 bits in one, four of 8; or in words of 64.
 template <class T, int kCount>
 struct Fragment {
-  static_assert(sizeof(T) <= 4, "fragments are of elements of 1, 2 or 4 bytes");
   using Element = T;
   using Word = typename FragmentWord<T>::type;
-  static constexpr int kElements = kCount, kWords = kCount * static_cast<int>(sizeof(T)) / 4;
-  static constexpr int kEach = 4 / static_cast<int>(sizeof(T)), kBits = 8 * static_cast<int>(sizeof(T));
+  static constexpr int kEach = in_word<T>, kBits = 8 * static_cast<int>(sizeof(T));
+  static constexpr int kElements = kCount, kWords = kCount / kEach;
 
   Word word[kWords];
 #if defined(TX_HOST)
@@ -57,7 +68,7 @@ struct Fragment {
 
   TX_FN T get(int i, Here here = Here::now()) const {
     check_read(here);
-    if constexpr (sizeof(T) == 4) {
+    if constexpr (kEach == 1) {
       return word[i];
     } else {
       const auto bits = static_cast<UnsignedOfBytes<sizeof(T)>>(word[i / kEach] >> (kBits * (i % kEach)));
@@ -68,7 +79,7 @@ struct Fragment {
   }
   TX_FN void set(int i, T x, Here here = Here::now()) {
     check_write(here);
-    if constexpr (sizeof(T) == 4) {
+    if constexpr (kEach == 1) {
       word[i] = x;
     } else {
       UnsignedOfBytes<sizeof(T)> bits;
@@ -80,7 +91,7 @@ struct Fragment {
   }
   // Element i, to read or to write.
   TX_FN Word& operator()(int i, Here here = Here::now()) {
-    static_assert(sizeof(T) == 4, "narrow elements share words: use get and set");
+    static_assert(kEach == 1, "narrow elements share words: use get and set");
     check_write(here);
     return word[i];
   }
@@ -102,13 +113,13 @@ struct Fragment {
 // 16, 16 rows of it in each warp.
 template <class T>
 struct OperandA : Fragment<T, 16 / sizeof(T)> {
-  static constexpr int kEach = 4 / static_cast<int>(sizeof(T));  // elements of a word
+  static constexpr int kEach = in_word<T>;
   static TX_FN int row(int i, int lane) { return lane / 4 + i / kEach % 2 * 8; }
   static TX_FN int column(int i, int lane) { return lane % 4 * kEach + i % kEach + i / (2 * kEach) * 4 * kEach; }
 };
 template <class T>
 struct OperandB : Fragment<T, 8 / sizeof(T)> {
-  static constexpr int kEach = 4 / static_cast<int>(sizeof(T));
+  static constexpr int kEach = in_word<T>;
   static TX_FN int row(int i, int lane) { return lane % 4 * kEach + i % kEach + i / kEach * 4 * kEach; }
   static TX_FN int column(int, int lane) { return lane / 4; }
 };
@@ -118,7 +129,7 @@ template <int kRows, int kColumns, class T = f32>
 struct Accumulator : Fragment<T, kColumns / 2> {
   static_assert(kRows == 16 || kRows == 64, "a warp holds 16 rows, a warpgroup 64");
   static_assert(kColumns % 8 == 0 && kColumns >= 8 && kColumns <= 256, "8 to 256 columns, in steps of 8");
-  static_assert(same<T, f32> || same<T, f16> || same<T, i32>, "accumulators are f32, f16 or i32");
+  static_assert(same<T, f32> || same<T, f16> || same<T, i32> || same<T, f64>, "accumulators are f32, f16, i32 or f64");
 
   // Where element i of a thread lies in the tile; `thread` counts in the warp or warpgroup.
   static TX_FN int row(int i, int thread) { return thread / 32 * 16 + thread % 32 / 4 + i / 2 % 2 * 8; }

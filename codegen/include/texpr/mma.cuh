@@ -19,7 +19,8 @@ TX_FN u32 bits_of(f32 word) { return __float_as_uint(word); }
                  "r"(bits_of(b.word[0])), "r"(bits_of(b.word[1])))
 
 // A block of c += a * b, 32 bytes deep: of 16 rows and 8 columns, of those that a fragment has one after another; sm_80.
-// f32 sums are of exact products, of f32 of what tf32 has of it; i32 sums wrap.
+// f32 sums are of exact products, of f32 of what tf32 has of it; i32 sums wrap; f64 sums take one product after the
+// other, in the order of k, and are rounded once for each.
 template <class C, int kCount, class T>
 TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
                Here = Here::now()) {
@@ -31,7 +32,18 @@ TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& 
                  : "r"(a.word[0]), "r"(a.word[1]), "r"(a.word[2]), "r"(a.word[3]), "r"(b.word[0]), "r"(b.word[1]));
   } else {
     C* const d = c.word + 4 * block;
-    if constexpr (same<T, f16>) {
+    if constexpr (same<T, f64> && kArch >= 900) {
+      asm volatile("mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+                   : "+d"(d[0]), "+d"(d[1]), "+d"(d[2]), "+d"(d[3])
+                   : "d"(a.word[0]), "d"(a.word[1]), "d"(b.word[0]));
+    } else if constexpr (same<T, f64>) {
+      TX_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                     : "+d"(d[2 * half]), "+d"(d[2 * half + 1])
+                     : "d"(a.word[half]), "d"(b.word[0]));
+      }
+    } else if constexpr (same<T, f16>) {
       TX_MMA("m16n8k16.row.col.f32.f16.f16.f32", "+f");
     } else if constexpr (same<T, bf16>) {
       TX_MMA("m16n8k16.row.col.f32.bf16.bf16.f32", "+f");
@@ -40,7 +52,7 @@ TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& 
     } else if constexpr (same<T, i8>) {
       TX_MMA("m16n8k32.row.col.s32.s8.s8.s32", "+r");
     } else {
-      static_assert(same<T, u8>, "operands are f16, bf16, f32, i8 or u8");
+      static_assert(same<T, u8>, "operands are f16, bf16, f32, f64, i8 or u8");
       TX_MMA("m16n8k32.row.col.s32.u8.u8.s32", "+r");
     }
   }

@@ -15,12 +15,14 @@ struct WarpSums : Fragment<C, kRows * kColumns / 32> {
 };
 
 // A tile as warps read it: kMajor kK, tile[m or n][k], rows of kWidth elements, 64 or 128 bytes; kOuter, of elements of
-// 16 bits, panels of tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed with bits
-// 7 and up of the address, so that the eight rows of a matrix lie in different banks.
+// 16 or 64 bits, panels of tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed
+// with bits 7 and up of the address, so that the eight rows of a matrix lie in different banks; of f64, whose elements
+// lanes read one by one, that of a 32-byte chunk, so that those of 16 lanes do, 4 beside one another in 4 rows.
 template <class T, Major kMajor, int kRows, int kWidth>
 class WarpTile {
   static constexpr int kBytes = kWidth * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
-  static_assert(sizeof(T) == 2 || kMajor == Major::kK, "operands of 8 or 32 bits are contiguous along k");
+  static constexpr bool kSingle = same<T, f64>;
+  static_assert(sizeof(T) == 2 || kSingle || kMajor == Major::kK, "operands of 8 or 32 bits are contiguous along k");
   static_assert(kBytes == 64 || kBytes == 128, "rows of 64 or 128 bytes");
 
  public:
@@ -30,9 +32,15 @@ class WarpTile {
   TX_FN explicit WarpTile(const Shared<T>& tile) : tile_(tile) {}
 
   // Where this lane finds its row of four matrices: those of 16 rows (of m or n) and two chunks of k from a corner on,
-  // which is at whole multiples of these. kAcross: the second matrix lies along k, else along m or n.
+  // which is at whole multiples of these; of f64 its first element of 8 rows. kAcross: the second matrix lies along k,
+  // else along m or n.
   template <bool kAcross>
   TX_FN int lane_at(int row, int column) const {
+    if constexpr (kSingle) {
+      const int outer = lane() / 4, deep = lane() % 4;
+      if constexpr (kDeep) return mixed((row + outer) * kWidth + column + deep);
+      return mixed((column / kWidth * kRows + row + deep) * kWidth + column % kWidth + outer);
+    }
     const int inner = lane() % 8, second = lane() / 8 % 2, third = lane() / 16;
     const int outer = (kAcross ? third : second) * 8, deep = (kAcross ? second : third) * kChunk;
     if constexpr (kDeep) {
@@ -51,11 +59,19 @@ class WarpTile {
       return (at ^ kOuter % kWidth) + (kOuter / kWidth * kRows + deep) * kWidth;
     }
   }
-  TX_FN void load(Fragment<T, kChunk>& f, int at, Here here) const { load_matrices<!kDeep>(f, tile_, at, here); }
+  TX_FN void load(Fragment<T, kChunk>& f, int at, Here here) const {
+    if constexpr (kSingle) {
+      f.set(0, tx::load<1>(tile_, at, here).get(0), here);
+      f.set(1, tx::load<1>(tile_, kDeep ? at + 8 * kWidth : at ^ 8, here).get(0), here);
+    } else {
+      load_matrices<!kDeep>(f, tile_, at, here);
+    }
+  }
 
  private:
-  static constexpr int kBits = kBytes == 128 ? 3 : 2, kBase = kChunk == 8 ? 3 : kChunk == 16 ? 4 : 2;
-  static TX_FN int mixed(int at) { return swizzled<kBits, kBase, 3>(at); }
+  static constexpr int kBits = (kBytes == 128 ? 3 : 2) - kSingle, kShift = 3 - kSingle;
+  static constexpr int kBase = kChunk == 8 ? 3 : kChunk == 16 ? 4 : 2;
+  static TX_FN int mixed(int at) { return swizzled<kBits, kBase, kShift>(at); }
 
   Shared<T> tile_;
 };
@@ -94,12 +110,13 @@ TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const WarpOperands<T, kRows
   TX_UNROLL
   for (int i = 0; i < kRows / 16; ++i) {
     OperandA<T> left;
-    for (int w = 0; w < 4; ++w) left.word[w] = a.block[slot_a][i].word[w];
+    for (int w = 0; w < OperandA<T>::kWords; ++w) left.word[w] = a.block[slot_a][i].word[w];
     TX_UNROLL
     for (int j = 0; j < kColumns / 8; ++j) {
       const int column = i % 2 ? kColumns / 8 - 1 - j : j;  // there and back: an operand is used twice in a row
       OperandB<T> right;
-      for (int w = 0; w < 2; ++w) right.word[w] = b.block[slot_b][column / 2].word[column % 2 * 2 + w];
+      constexpr int kWords = OperandB<T>::kWords;
+      for (int w = 0; w < kWords; ++w) right.word[w] = b.block[slot_b][column / 2].word[column % 2 * kWords + w];
       mma(c, left, right, i * (kColumns / 8) + column, here);
     }
   }
@@ -111,7 +128,7 @@ template <class T, int kWidth, int kRows, int kColumns, class C>
 TX_FN void store_pairs(const Shared<T>& tile, int first, const WarpSums<kRows, kColumns, C>& c, int row, int column,
                        Here here = Here::now()) {
   static_assert(kWidth * sizeof(T) == 64 || kWidth * sizeof(T) == 128, "rows of 64 or 128 bytes");
-  constexpr int kBits = kWidth * sizeof(T) == 64 ? 2 : 3, kChunkBits = sizeof(T) == 2 ? 3 : 2;  // 16 bytes
+  constexpr int kBits = kWidth * sizeof(T) == 64 ? 2 : 3, kChunkBits = sizeof(T) == 2 ? 3 : sizeof(T) == 4 ? 2 : 1;  // 16 bytes
   TX_UNROLL
   for (int j = 0; j < kWidth / 8; ++j) {
     TX_UNROLL

@@ -14,6 +14,8 @@ inline auto factor(T x) {
     return static_cast<i64>(x);
   } else if constexpr (same<T, f32>) {
     return static_cast<f64>(f32_of_bits(to_bits(x) & 0xffffe000u));
+  } else if constexpr (same<T, f64>) {
+    return x;
   } else {
     return static_cast<f64>(widen(x));
   }

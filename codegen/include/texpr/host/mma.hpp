@@ -1,6 +1,6 @@
 #line 2 "/texpr/include/texpr/host/mma.hpp"
-// The instructions of mma.cuh on a CPU. A product is exact in f64 and rounded once, of integers it wraps; which element a lane holds is said
-// by the fragments, as on the device.
+// The instructions of mma.cuh on a CPU. A product is exact in f64 and rounded once, of integers it wraps, of f64 it is
+// rounded with every term; which element a lane holds is said by the fragments, as on the device.
 #pragma once
 #include "texpr/fragment.cuh"
 #include "texpr/host/collective.hpp"
@@ -75,7 +75,12 @@ inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>&
         const int at = 4 * all[lane]->block + i;
         auto sum = static_cast<host::FactorOf<T>>(cast<SumOf<T>>(all[lane]->c->get(at)));
         for (int k = 0; k < kDepth; ++k) {
-          sum += left[Accumulator<16, 8>::row(i, lane)][k] * right[k][Accumulator<16, 8>::column(i, lane)];
+          const auto x = left[Accumulator<16, 8>::row(i, lane)][k], y = right[k][Accumulator<16, 8>::column(i, lane)];
+          if constexpr (same<T, f64>) {
+            sum = std::fma(x, y, sum);
+          } else {
+            sum += x * y;
+          }
         }
         all[lane]->c->set(at, cast<C>(sum));
       }
