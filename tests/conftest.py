@@ -1,5 +1,6 @@
 """Fixtures for all tests: golden files with an update flag."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -19,6 +20,14 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("local", deadline=None)
 settings.register_profile("dev", deadline=None, max_examples=30)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "local"))
+
+# Twelve thousand tests stay alive to the end: the collector went through them again and again, for a fifth of all work.
+gc.set_threshold(100_000)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+
 
 GOLDEN = Path(__file__).parent / "golden"
 
