@@ -46,7 +46,7 @@ INPUTS: Mapping[str, Callable[[Draws, Shape, str, Mapping[str, int]], Any]] = {
     "rows": lambda draws, shape, dtype, sizes: draws.permutation(shape[0], dtype),
     "classes": lambda draws, shape, dtype, sizes: draws.below(sizes["N"], shape, dtype),
     "keys": lambda draws, shape, dtype, sizes: draws.below(256, shape, dtype),
-    "one key": lambda draws, shape, dtype, sizes: draws.full(shape, 77, dtype),
+    "one_key": lambda draws, shape, dtype, sizes: draws.full(shape, 77, dtype),
 }
 
 
@@ -294,10 +294,10 @@ PROBLEMS = (
     ),
     *(
         Problem(
-            name=f"histogram, {inputs}", program="histogram", group="gathers", sizes=_stream, exact=True,
+            name=f"histogram_{inputs}", program="histogram", group="gathers", sizes=_stream, exact=True,
             expected=lambda n, a: n.np.bincount(a["K"], minlength=256), inputs={"K": inputs}, dtypes=("i32",),
         )
-        for inputs in ("keys", "one key")
+        for inputs in ("keys", "one_key")
     ),
     Problem(
         name="dot", program="dot", group="reductions", expected=lambda n, a: (a["X"] * a["Y"]).sum()[None],

@@ -102,3 +102,7 @@ def test_a_line_has_the_rates_and_what_is_missing() -> None:
     ]  # fmt: skip
     assert "WRONG: an error of 5.0e-01" in line_of("k", {"error": 0.5, "failed": {}})
     assert "more than 5" in line_of("k", {"cut off": "a launch takes more than 5 s"})
+
+
+def test_names_of_problems_are_words_that_shells_and_scripts_pass_on() -> None:
+    assert [problem.name for problem in PROBLEMS if not problem.name.isidentifier()] == []
