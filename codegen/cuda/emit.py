@@ -16,10 +16,12 @@ from texpr.codegen.cuda.header import c_header
 from texpr.codegen.cuda.kernel import Kernel, emit_kernel
 from texpr.codegen.cuda.names import comment, file_name, kernel_symbol, listed, virtual_path
 from texpr.codegen.cuda.sync import needed_headers
+from texpr.codegen.cuda.tiles import product_columns
 from texpr.codegen.cuda.wide import headers
 from texpr.codegen.headers import included
 from texpr.codegen.writer import Writer
 from texpr.grammar.index.text import in_words
+from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.walks import launches
@@ -56,6 +58,8 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False, 
     _title(planned, target, found, out)
     if checks:
         out.line("#define TX_CHECKS 1")
+    if columns := product_columns(node for one in facts for node in one.of(Contract)):
+        out.line(columns)
     includes = sorted(
         {"texpr/kernel.cuh", *(header for one in facts for header in (*needed_headers(one), *headers(one)))}
     )

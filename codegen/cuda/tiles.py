@@ -11,7 +11,7 @@ tx::load_a(a_held, 1, a_tile, k % 3 * 128 + 64 * w, 0, 16);              16 of k
 tx::contract(c, a_held, 0, b_held, 0);
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -72,6 +72,13 @@ def sums_type(node: Contract) -> str:
         return f"tx::WarpSums<{_extent(node, 0)}, {_extent(node, 1)}, {storage_type(node.c.dtype)}>"
     rows, own = _extent(node, 0), "" if node.c.dtype == F32 else f", {storage_type(node.c.dtype)}"
     return f"tx::{'Accumulator' if rows == ROWS else 'RowBlocks'}<{rows}, {_extent(node, 1)}{own}>"
+
+
+def product_columns(contracts: Iterable[Contract]) -> str:
+    """What a text says before its headers of the numbers of columns that its warpgroups multiply: the instruction of
+    each is much to read for a compiler. Empty where it has none."""
+    numbers = sorted({_extent(node, 1) for node in contracts if node.atom.team is not Team.WARP})
+    return f"#define TX_COLUMNS(n) ({' || '.join(f'n == {n}' for n in numbers)})" if numbers else ""
 
 
 def held_type(buffer: MappedBuffer) -> str:
