@@ -113,4 +113,17 @@ class View:
     buffer: str
 
 
-Move = Fuse | Swap | Distribute | Interchange | Parallelize | Sink | Residues | Contract | Expand | View
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precompute:
+    """A factor of what a statement adds, its `part` (first, second, or its whole value), becomes an array, of a type
+    that holds every value of it, which a band before makes once for all iterations that use it.
+
+    Y[m, n] += X[m, k] * bf16(W[k, n])     par K k, N n { W_factor[k, n] = bf16(W[k, n]) } ; … X[m, k] * W_factor[k, n]
+    """
+
+    statement: str
+    part: str
+    dtype: str
+
+
+Move = Fuse | Swap | Distribute | Interchange | Parallelize | Sink | Residues | Contract | Expand | View | Precompute

@@ -29,6 +29,7 @@ from texpr.polyhedral.schedule.draft import Draft, checked
 from texpr.polyhedral.schedule.propose import SHARE
 from texpr.polyhedral.schedule.stage import Scheduled, Schedules
 
+WORTH_WORKSPACES = 2  # so many times as fast is what needs more of them
 CACHE_BYTES = 40 << 20  # of the caches before memory, about
 
 
@@ -41,8 +42,11 @@ class Price:
     picoseconds: int
 
     def beats(self, other: "Price") -> bool:
-        """Whether it takes less time and no more workspaces, or as much time, with fewer launches or workspaces."""
-        if self.workspace_bytes > other.workspace_bytes or self.picoseconds > other.picoseconds:
+        """Whether it takes less time and no more workspaces, or as much time, with fewer launches or workspaces; with
+        more workspaces, whether it takes less than half the time."""
+        if self.workspace_bytes > other.workspace_bytes:
+            return self.picoseconds * WORTH_WORKSPACES < other.picoseconds
+        if self.picoseconds > other.picoseconds:
             return False
         if self.picoseconds < other.picoseconds:
             return True

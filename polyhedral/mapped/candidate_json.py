@@ -47,6 +47,7 @@ from texpr.polyhedral.moves import (
     Interchange,
     Move,
     Parallelize,
+    Precompute,
     Residues,
     Sink,
     Swap,
@@ -65,6 +66,7 @@ MOVES: dict[str, type[Any]] = {
     "contract": Contract,
     "expand": Expand,
     "view": View,
+    "precompute": Precompute,
 }
 FORMS: dict[str, type[Choice]] = {
     "single": Single,

@@ -10,6 +10,7 @@ from texpr.polyhedral.moves import (
     Interchange,
     Move,
     Parallelize,
+    Precompute,
     Residues,
     Sink,
     Swap,
@@ -19,6 +20,7 @@ from texpr.polyhedral.program import Program
 from texpr.polyhedral.schedule.fuse import fuse, swap
 from texpr.polyhedral.schedule.nests import distribute, interchange, parallelize, sink
 from texpr.polyhedral.schedule.origins import Moved
+from texpr.polyhedral.schedule.precompute import precompute
 from texpr.polyhedral.schedule.residues import residues
 from texpr.polyhedral.schedule.storage import contract, expand
 from texpr.polyhedral.schedule.tree import tidy
@@ -50,6 +52,8 @@ def moved(program: Program, move: Move) -> Moved:
             found = expand(kernel, move)
         case View():
             found = view(program, move)
+        case Precompute():
+            found = precompute(kernel, move)
         case _:
             assert_never(move)
     return Moved(kernel=tidy(found.kernel), origins=found.origins)

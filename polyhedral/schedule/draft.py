@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.moves import Move
+from texpr.polyhedral.moves import Move, Precompute
 from texpr.polyhedral.program import Program, ProvedProgram
+from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.apply import moved
-from texpr.polyhedral.schedule.check import check
+from texpr.polyhedral.schedule.check import Fault, check
+from texpr.polyhedral.schedule.computed import without_computed
 from texpr.polyhedral.schedule.legal import Violation, violation
 from texpr.polyhedral.schedule.origins import Origins, composed
 from texpr.polyhedral.schedule.stage import Scheduled
@@ -43,7 +45,10 @@ class Draft:
         )
 
     def proved(self, start: ProvedProgram) -> ProvedProgram:
-        """What was proved of the program at the start holds for the one after the moves."""
+        """What was proved of the program at the start holds for the one after the moves; where these made statements
+        of their own, that is proved again. Raises E03 where it does not hold."""
+        if any(isinstance(move, Precompute) for move in self.moves):
+            prove(self.program)
         return replace(start, program=self.program)
 
 
@@ -57,7 +62,9 @@ def replay(proved: ProvedProgram, moves: Sequence[Move]) -> Scheduled:
 
 def checked(proved: ProvedProgram, draft: Draft) -> Scheduled:
     """A schedule that its check has passed. Raises E0404 for one that it refuses."""
-    found = check(proved.program, draft.program, draft.origins) if draft.moves else None
-    if found is not None:
-        raise fault(proved.program, found)
+    if draft.moves:
+        after = without_computed(proved.program, draft.program)
+        found = after if isinstance(after, Fault) else check(proved.program, after, draft.origins)
+        if found is not None:
+            raise fault(proved.program, found)
     return Scheduled(proved=draft.proved(proved), moves=draft.moves, told=draft.told)

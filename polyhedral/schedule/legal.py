@@ -21,6 +21,7 @@ from texpr.polyhedral.moves import (
     Interchange,
     Move,
     Parallelize,
+    Precompute,
     Residues,
     Sink,
     Swap,
@@ -70,7 +71,7 @@ def violation(program: Program, move: Move) -> Violation | None:
             return _not_run(program, move) or _broken(program, among, _sunk(program, move))
         case Contract():
             return _shared(program, move)
-        case Expand() | View():  # which no statement notices
+        case Expand() | View() | Precompute():  # which no statement notices
             return None
         case _:
             assert_never(move)

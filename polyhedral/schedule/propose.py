@@ -26,6 +26,7 @@ from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.draft import Draft
+from texpr.polyhedral.schedule.factors import factors
 from texpr.polyhedral.schedule.flat_factors import has_flat_factors
 from texpr.polyhedral.schedule.tree import Block, Loop, label_of
 from texpr.polyhedral.schedule.view import can_be_seen
@@ -43,7 +44,7 @@ def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
     kernel = proved.program.kernel
     seen = has_flat_factors(kernel)
     loops = any(True for _ in chain(_wanted(kernel), _without_order(kernel)))
-    if not loops and not seen:
+    if not loops and not seen and not any(factors(kernel)):
         return ()
     with proved.program.work.share(SHARE):
         start = _seen(Draft(program=proved.program), seen)
@@ -51,6 +52,7 @@ def propose(proved: ProvedProgram) -> tuple[Draft, ...]:
         if loops:
             bold = _Proposal(start)
             found = [bold.made(), *(milder.made() for milder in _milder(bold)), start]
+        found = [*map(_computed, found), *found]
     unlike: dict[Moves, Draft] = {draft.moves: draft for draft in reversed(found) if draft.moves}
     return tuple(reversed(unlike.values()))
 
@@ -61,6 +63,15 @@ def _seen(draft: Draft, wanted: bool) -> Draft:
         if can_be_seen(draft.program, buffer):
             with suppress(TExprError):  # it is not made of whole rows
                 draft = draft.then(View(buffer=buffer.name))
+    return draft
+
+
+def _computed(draft: Draft) -> Draft:
+    """The draft with factors of its products as arrays of their own, where they can be."""
+    for moves in list(factors(draft.program.kernel)):
+        for move in moves:
+            with suppress(TExprError):  # it is made of what the band itself makes
+                draft = draft.then(move)
     return draft
 
 

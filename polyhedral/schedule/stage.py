@@ -15,6 +15,7 @@ from texpr.grammar.ast import Seq
 from texpr.grammar.core import statements
 from texpr.polyhedral.moves import Move
 from texpr.polyhedral.program import ProvedProgram
+from texpr.polyhedral.schedule.factors import factors
 from texpr.polyhedral.schedule.flat_factors import has_flat_factors
 
 if TYPE_CHECKING:
@@ -41,10 +42,11 @@ class Schedules:
 
 def schedule(proved: ProvedProgram) -> Schedules:
     """The schedules of a program. A single statement without a `seq` inside is one band, where no loop can be moved:
-    where arrays have no view either, what makes moves is not even loaded."""
+    where arrays have no view either and no factor is worth an array, what makes moves is not even loaded."""
     body = proved.program.kernel.body
     alone = len(body) == 1 and not any(isinstance(stmt, Seq) for stmt in statements(body))
-    if alone and not has_flat_factors(proved.program.kernel):
+    kernel = proved.program.kernel
+    if alone and not has_flat_factors(kernel) and not any(factors(kernel)):
         return Schedules(proved=proved)
     from texpr.polyhedral.schedule.propose import propose
 

@@ -18,6 +18,7 @@ from texpr.polyhedral.moves import (
     Interchange,
     Move,
     Parallelize,
+    Precompute,
     Residues,
     Sink,
     Swap,
@@ -70,6 +71,9 @@ def in_words(kernel: Kernel, move: Move) -> str:
             return f"gave {buffer} elements for all iterations of {_loop(kernel, loop)}"
         case View(buffer=buffer):
             return f"saw {buffer} with the dimensions of its flat subscripts"
+        case Precompute(statement=statement, part=part, dtype=dtype):
+            what = "the value" if part == "value" else f"the {part} factor"
+            return f"computed {what} of {_writing(kernel, statement)} once, as an array of {dtype}"
         case _:
             assert_never(move)
 
@@ -182,4 +186,5 @@ INFINITIVE = {
     "sank": "sink",
     "split": "split",
     "gave": "give",
+    "computed": "compute",
 }
