@@ -32,7 +32,14 @@ from texpr.grammar.walk import rewrite
 from texpr.polyhedral import isl
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
-from texpr.polyhedral.schedule.check import CHECK, Fault
+from texpr.polyhedral.schedule.check import CHECK, Fault, check
+from texpr.polyhedral.schedule.origins import Origins
+
+
+def check_schedule(before: Program, after: Program, origins: Origins) -> Fault | None:
+    """The first fault of a schedule, of the arrays that it added or of its order; None where there is none."""
+    plain = without_computed(before, after)
+    return plain if isinstance(plain, Fault) else check(before, plain, origins)
 
 
 def without_computed(before: Program, after: Program) -> Program | Fault:

@@ -9,8 +9,7 @@ from texpr.polyhedral.moves import Move, Precompute
 from texpr.polyhedral.program import Program, ProvedProgram
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.apply import moved
-from texpr.polyhedral.schedule.check import Fault, check
-from texpr.polyhedral.schedule.computed import without_computed
+from texpr.polyhedral.schedule.computed import check_schedule
 from texpr.polyhedral.schedule.legal import Violation, violation
 from texpr.polyhedral.schedule.origins import Origins, composed
 from texpr.polyhedral.schedule.stage import Scheduled
@@ -62,9 +61,7 @@ def replay(proved: ProvedProgram, moves: Sequence[Move]) -> Scheduled:
 
 def checked(proved: ProvedProgram, draft: Draft) -> Scheduled:
     """A schedule that its check has passed. Raises E0404 for one that it refuses."""
-    if draft.moves:
-        after = without_computed(proved.program, draft.program)
-        found = after if isinstance(after, Fault) else check(proved.program, after, draft.origins)
-        if found is not None:
-            raise fault(proved.program, found)
+    found = check_schedule(proved.program, draft.program, draft.origins) if draft.moves else None
+    if found is not None:
+        raise fault(proved.program, found)
     return Scheduled(proved=draft.proved(proved), moves=draft.moves, told=draft.told)

@@ -12,6 +12,9 @@ import argparse
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +26,20 @@ from programs import generate
 from schedule_oracle import moves
 
 import texpr
-from texpr.grammar.ast import Kernel
+from texpr.grammar.ast import Accumulate, Bind, Kernel
+from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.moves import Precompute
 from texpr.polyhedral.program import Program
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.apply import moved
-from texpr.polyhedral.schedule.check import check
+from texpr.polyhedral.schedule.computed import check_schedule
 from texpr.polyhedral.schedule.legal import violation
+from texpr.polyhedral.schedule.precompute import factor_of
 
+ORDERS = range(3, 10)  # in which the iterations of a program run that tell what it does not settle
 FIT = {"E0404", "E0306", "E0307", "E0308"}
 
 
@@ -53,24 +60,39 @@ def results(kernel: Kernel, arrays: dict[str, Any], sizes: dict[str, int], seed:
     return dict(interpret(kernel, given, mode="exact", sizes=sizes, seed=seed).outputs)
 
 
+def computed(kernel: Kernel) -> Iterator[Precompute]:
+    """Every value and factor as an array, in the types that might hold it."""
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Accumulate | Bind):
+            for part in ("first", "second", "value"):
+                move = Precompute(statement=stmt.id, part=part, dtype="f32")
+                with suppress(TExprError):
+                    own = factor_of(kernel, move).dtype
+                    yield from (replace(move, dtype=dtype) for dtype in dict.fromkeys((own.name, "bf16", "f32")))
+
+
 def force(seed: int, tries: int, counts: Counter[str]) -> list[str]:
     """Tries so many moves on the program of a seed; what went wrong."""
     found, wrong = program_of(seed), list[str]()
     if found is None:
         return wrong
     chance, (program, sizes) = random.Random(seed), found
-    possible = list(moves(program.kernel))
+    possible = [*moves(program.kernel), *computed(program.kernel)]
     arrays = random_arguments(program.kernel, sizes, seed)
     want = results(program.kernel, arrays, sizes, 0)
-    again = results(program.kernel, arrays, sizes, 1)
-    settled = {name: value.tobytes() for name, value in want.items() if value.tobytes() == again[name].tobytes()}
+    others = [results(program.kernel, arrays, sizes, order) for order in ORDERS]
+    settled = {
+        name: value.tobytes()
+        for name, value in want.items()
+        if all(value.tobytes() == other[name].tobytes() for other in others)
+    }
     for move in chance.sample(possible, min(tries, len(possible))):
         before = build_program(program.kernel)
         try:
             step = moved(before, move)
             after = build_program(step.kernel, beside=before)
             rule = violation(before, move)
-            fault = check(before, after, step.origins)
+            fault = check_schedule(before, after, step.origins)
         except TExprError as refused:
             if not {d.code for d in refused.diagnostics} <= FIT:
                 wrong.append(f"{seed}: {move}: {refused}")
