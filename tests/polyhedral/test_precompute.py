@@ -145,7 +145,9 @@ def test_the_check_notices_arrays_that_are_not_what_they_stand_for() -> None:
         return replace(kernel, body=(new, *rest, band))
 
     def shorter(kernel: Kernel) -> Kernel:
-        less = lambda node: replace(node, extent=add(node.extent, const(-1))) if _is(node, "k_1") else node  # noqa: E731
+        def less(node: Node) -> Node:
+            return replace(node, extent=add(node.extent, const(-1))) if _is(node, "k_1") else node
+
         return rewrite(kernel, less)
 
     def twice(kernel: Kernel) -> Kernel:
