@@ -35,6 +35,7 @@ from texpr.polyhedral.mapped.sync import Pipe, PipeKind
 from texpr.polyhedral.mapped.walks import conditions_of, device_buffers
 
 SHARED_ARRAY = "smem"
+CHUNK_BYTES = 16  # of two of which an access at any address is made
 _KINDS = {Role.PARAM: "param", Role.SCALAR: "scalar", Role.LOCAL: "workspace"}
 
 
@@ -221,6 +222,8 @@ class Frame:
                 tensor = self.tensors[buffer.name]
                 element, label = self._element(buffer), f'"{comment(buffer.name)}"'
                 where, steps = self._where(tensor, out)
+                if buffer.align % CHUNK_BYTES:  # accesses at any address then ask where it begins
+                    where = f"{where or ', tx::Fixed<1>'}, {buffer.align}"
                 out.line(f"const tx::Global<{element}{where}> {tensor.name}({tensor.data}, {steps}{label});")
         for argument in self.candidates:
             if argument.kind == "words":

@@ -120,6 +120,7 @@ FAR = """
 struct Nowhere {
   using Element = float;
   static constexpr bool kShared = false;
+  static constexpr bool kBeginsChunk = false;
   const char* name() const { return ""; }
   const float* address(tx::i64) const { return reinterpret_cast<const float*>(12); }
   const float* place(tx::i64, tx::host::Mode, tx::Here, bool) const { return nullptr; }

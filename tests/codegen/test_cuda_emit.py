@@ -370,3 +370,26 @@ def test_two_spans_of_one_line_are_explained_once(build):
     planned = build.matmul()
     text = source(replace(planned))
     assert text.count("// matmul.tex:3") == 1
+
+
+ALIGNED = """kernel turned(X: f32[M, N]{align}, Y: f32[N, M]) {{
+    par M i, N j {{
+        Y[j, i] = X[i, j]
+    }}
+}}"""
+
+
+def test_an_array_that_may_begin_beside_a_chunk_is_told_so_and_others_are_not() -> None:
+    sizes = {"M": 257, "N": 1003}
+    declared = {
+        align: [
+            line.strip() for line in planned_text(ALIGNED.format(align=align), sizes).splitlines() if "> X(" in line
+        ]
+        for align in ("", " #align(4)")
+    }
+    assert declared[""] == ['const tx::Global<const tx::f32, tx::Fixed<1003, 1>> X(X_data, "X");']
+    assert declared[" #align(4)"] == ['const tx::Global<const tx::f32, tx::Fixed<1003, 1>, 4> X(X_data, "X");']
+
+
+def planned_text(text: str, sizes: dict[str, int]) -> str:
+    return texpr.parse(text, "turned").only.compile("cuda:sm_90a", sizes=sizes, stop_after="emit").source

@@ -17,8 +17,8 @@ TX_FN void after_launch(Here = Here::now()) {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 // The launch before this one does not write that array, as was proved: it may be read before `after_launch`.
-template <class T, class Where>
-TX_FN void settled(const Global<T, Where>&, Here = Here::now()) {}
+template <class T, class Where, int kAlign>
+TX_FN void settled(const Global<T, Where, kAlign>&, Here = Here::now()) {}
 
 // The next launch may begin once all blocks came here or ended; it orders no memory.
 template <int kOn = kArch>

@@ -64,11 +64,12 @@ class Pointer {
 // An address in the shared memory of the block.
 TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-// A tensor in device memory; `Where` has its strides.
-template <class T, class Where = Fixed<1>>
+// A tensor in device memory that begins at a multiple of kAlign bytes; `Where` has its strides.
+template <class T, class Where = Fixed<1>, int kAlign = 16>
 class Global : public Pointer<T> {
  public:
   static constexpr bool kShared = false;
+  static constexpr bool kBeginsChunk = kAlign % 16 == 0;
   TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
   TX_FN Global(T* data, const Where& where, const char*) : Pointer<T>(data), where_(where) {}
   template <class... Subscripts>

@@ -159,10 +159,10 @@ TX_FN VectorOf<Memory, kCount> load_part(const Memory& from, Index index, int, i
 template <class Memory, class Index>
 TX_FN int bytes_past(const Memory& from, Index index) {
   constexpr u32 kSize = sizeof(typename Memory::Element);
-  u32 first;
+  u32 first = 0;
   if constexpr (Memory::kShared) {
     first = shared_address(from.address(0));
-  } else {
+  } else if constexpr (!Memory::kBeginsChunk) {
     first = static_cast<u32>(reinterpret_cast<u64>(from.address(0)));
   }
   return static_cast<int>((first + (static_cast<u32>(index) & (16 / kSize - 1)) * kSize) & 15);

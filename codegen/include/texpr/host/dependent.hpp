@@ -16,8 +16,8 @@ inline void settle(const void* data, Site site) {
 
 }  // namespace host
 
-template <class T, class Where>
-inline void settled(const Global<T, Where>& array, Here here = Here::now()) {
+template <class T, class Where, int kAlign>
+inline void settled(const Global<T, Where, kAlign>& array, Here here = Here::now()) {
   host::settle(array.address(0), here);
 }
 

@@ -129,10 +129,11 @@ class Accessor {
 
 }  // namespace host
 
-template <class T, class Where = Fixed<1>>
-class Global : public host::Accessor<Global<T, Where>, T> {
+template <class T, class Where = Fixed<1>, int kAlign = 16>
+class Global : public host::Accessor<Global<T, Where, kAlign>, T> {
  public:
   static constexpr bool kShared = false;
+  static constexpr bool kBeginsChunk = kAlign % 16 == 0;
 
   Global(T* data, const Where& where, const char* name) : Global(data, name) { where_ = where; }
   Global(T* data, const char* name) : data_(data), name_(name), tensor_(nullptr), count_(0) {

@@ -34,6 +34,9 @@ inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, int fir
 
 template <class Memory>
 inline int bytes_past(const Memory& from, i64 index) {
+  if constexpr (!Memory::kShared) {
+    if (Memory::kBeginsChunk) host::check_alignment(from.address(0), 16, from.name(), 0, Here::now());
+  }
   return static_cast<int>(reinterpret_cast<u64>(from.address(index)) & 15);
 }
 
