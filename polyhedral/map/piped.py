@@ -227,6 +227,7 @@ class _Piped:
             grid=(self._blocks(), ONE, ONE),
             cluster=(self.together, 1, 1),
             threads=self.choice.threads,
+            min_blocks=1,  # or the assembler may not know with how many registers parts begin (C7508)
             digits=digits,
             body=body,
             pipes=(self._pipe(), *((self.meeting.pipe,) if self.meeting is not None else ())),

@@ -1,13 +1,17 @@
 """Sums of products of f8 on tensor cores, in portions: an instruction keeps 14 bits of what it adds to.
 
     c[x, y] = 0
-    for k < ceildiv(K, 128) / 2
+    for k < ceildiv(K, 128) / 8
       wait ring ;  p = a * b ;  close ;  wait ring ;  q = a * b ;  close
       wait (wgmma, all but 1) ;  release the slot before ;  c[x, y] += p[x, y]          while q is made
+      wait ring ;  p = a * b ;  close
+      wait (wgmma, all but 1) ;  release the slot before ;  c[x, y] += q[x, y]          while p is made
+      …
       wait (wgmma) ;  release ring ;  c[x, y] += q[x, y]                    while the other warpgroup multiplies
-    a last step alone, where their number is odd
+    for k < ceildiv(K, 128) % 8                         each alone
 
-Of wide tiles registers hold no two portions, nor one of all columns:
+No products are on their way from one turn of a loop to the next: the assembler then runs all of them one after another
+(C7514). Of wide tiles registers hold no two portions, nor one of all columns:
 
     for k
       wait ring
@@ -23,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp, Leaf, Read
-from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, multiply, subtract
+from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply, subtract
 from texpr.grammar.permissions import LARGEST_PORTION
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
@@ -44,6 +48,7 @@ from texpr.polyhedral.program import Hazard
 Product = Callable[[str, int, str, int, IndexExpr], Contract]
 """By its id, the product of a sum, by its number, that leaves so many columns of a tile in a buffer, from one on."""
 Place = tuple[IndexExpr, ...]
+MOST_TOGETHER, LEAST_TOGETHER = 8, 4  # steps of a turn of the loop of pairs
 
 
 @dataclass(slots=True)
@@ -57,17 +62,25 @@ class Portions:
     columns: int
     made: tuple[str, ...] = field(init=False)
     starts: tuple[Mapping[str, str], ...] = field(init=False)
+    k_rest: str = field(init=False)
     orders: list[Order] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         assert self.product.depth <= LARGEST_PORTION, "a step is a portion"
         self.made = self._ids()
         ids = [factor.id for factor in self.product.factors[1:]]
-        self.starts = tuple({id: self.draft.names.fresh(id) for id in ids} for _ in range(3))
+        self.starts = tuple({id: self.draft.names.fresh(id) for id in ids} for _ in range(self.together + 1))
+        self.k_rest = self.draft.names.fresh(f"{self.at.k}_rest")
 
     @property
     def span(self) -> Span:
         return self.product.one.update.span
+
+    @property
+    def together(self) -> int:
+        """The steps of a turn: as many as leave the fewest over, where it is known how many there are."""
+        steps = constant_value(self.product.steps) or MOST_TOGETHER
+        return min(range(min(MOST_TOGETHER, steps), min(LEAST_TOGETHER, steps) - 1, -1), key=lambda n: steps % n)
 
     @property
     def in_pairs(self) -> bool:
@@ -101,56 +114,57 @@ class Portions:
         """All steps of a tile: their products, and what adds them."""
         return self._pairs(steps, product) if self.in_pairs else self._pieces(steps, product)
 
-    # ---- two steps at a time ----
+    # ---- several steps in a turn, with two portions ----
 
     def ways_in(self, steps: IndexExpr, way: Callable[[IndexExpr, Turn], WayIn], stages: int) -> tuple[WayIn, ...]:
-        """Those of the first and the second step of a pair, and of a last step alone."""
-        found = []
-        for number, read_by in enumerate(self.starts[:2]):
-            before = (number + stages) % 2  # which of a pair had the slot
-            apart = (number + stages - before) // 2
-            turn = Turn(steps=2, read_by=read_by, freed_by=self.starts[before], apart=apart)
-            found.append(way(const(number), turn))
-        if _rest(steps) != ZERO:
-            last = Turn(steps=0, read_by=self.starts[2], freed_by={}, apart=0)
-            found.append(way(subtract(steps, ONE), last))
+        """Those of each step of a turn, and of the rest of all steps."""
+        found, n = list[WayIn](), self.together
+        for number in range(n):
+            before = (number - stages) % n  # which of a turn had the slot
+            apart = (before - number + stages) // n
+            read, freed = self.starts[number], self.starts[before]
+            found.append(way(const(number), Turn(k=self.at.k, steps=n, read_by=read, freed_by=freed, apart=apart)))
+        rest = self._rest(steps)
+        if rest != ZERO:
+            alone = self.starts[n]
+            turn = Turn(k=self.k_rest, steps=1, read_by=alone, freed_by=alone, apart=stages if stages < n else 0)
+            found.append(way(subtract(steps, rest), turn))
         return tuple(found)
 
     def brought(self, steps: IndexExpr, ways: Sequence[WayIn]) -> tuple[Node, ...]:
         """What one thread brings of all steps."""
         ring = self.at.ring
-        even, odd, *last = ((Acquire(pipe=ring), *way.of_step, *way.copies, Commit(pipe=ring)) for way in ways)
-        return self._by_pairs(steps, (*even, *odd), *last)
+        all_ = [(Acquire(pipe=ring), *way.of_step, *way.copies, Commit(pipe=ring)) for way in ways]
+        of_turn = tuple(node for nodes in all_[: self.together] for node in nodes)
+        return self._by_turns(steps, of_turn, *all_[self.together :])
 
     def _pairs(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
-        even, odd = self._portion("even"), self._portion("odd")
-        first = self._ids()
-        both = (
-            *self._started(0, even, first, product),
-            *self._started(1, odd, self.made, product),
-            WaitGroup(kind=GroupKind.WGMMA, behind=1),
-            self._released(1),
-            *self._added(even, first),
-            WaitGroup(kind=GroupKind.WGMMA),
-            self._released(0),
-            *self._added(odd, self.made),
-        )
-        if _rest(steps) == ZERO:
-            return self._by_pairs(steps, both)
+        held, n = (self._portion("even"), self._portion("odd")), self.together
+        ids = [*(self._ids() for _ in range(n - 1)), self.made]
+        turn = list(self._started(0, held[0], ids[0], product))
+        for number, own in enumerate(ids):
+            behind = 0 if number == n - 1 else 1
+            if behind:
+                turn += self._started(number + 1, held[(number + 1) % 2], ids[number + 1], product)
+            turn += self._finished(behind, held[number % 2], own)
+        if self._rest(steps) == ZERO:
+            return self._by_turns(steps, tuple(turn))
         last = self._ids()
-        alone = (
-            *self._started(2, even, last, product),
-            WaitGroup(kind=GroupKind.WGMMA),
-            self._released(0),
-            *self._added(even, last),
-        )
-        return self._by_pairs(steps, both, alone)
+        alone = (*self._started(n, held[0], last, product), *self._finished(0, held[0], last))
+        return self._by_turns(steps, tuple(turn), alone)
 
-    def _by_pairs(self, steps: IndexExpr, both: tuple[Node, ...], alone: tuple[Node, ...] = ()) -> tuple[Node, ...]:
-        pairs, some = combine(IndexOp.DIV, steps, const(2)), Compare(op=CompareOp.EQ, left=_rest(steps), right=ONE)
-        if alone and _rest(steps) != ONE:
-            alone = (Guard(condition=some, body=alone, uniform=Scope.BLOCK, span=self.span),)
-        return Loop(index=self.at.k, extent=pairs, body=both, span=self.span), *alone
+    def _by_turns(self, steps: IndexExpr, turn: tuple[Node, ...], alone: tuple[Node, ...] = ()) -> tuple[Node, ...]:
+        turns, rest = combine(IndexOp.DIV, steps, const(self.together)), self._rest(steps)
+        all_ = ((self.at.k, turns, turn), (self.k_rest, rest, alone))
+        return tuple(
+            Loop(index=index, extent=extent, body=body, unroll_by=1, span=self.span)
+            for index, extent, body in all_
+            if body and extent != ZERO
+        )
+
+    def _rest(self, steps: IndexExpr) -> IndexExpr:
+        """How many steps are in no turn."""
+        return combine(IndexOp.MOD, steps, const(self.together))
 
     def _started(
         self, number: int, portion: tuple[str, ...], ids: tuple[str, ...], product: Product
@@ -167,9 +181,11 @@ class Portions:
             Close(kind=GroupKind.WGMMA),
         )
 
-    def _added(self, portion: tuple[str, ...], ids: tuple[str, ...]) -> tuple[Node, ...]:
+    def _finished(self, behind: int, portion: tuple[str, ...], ids: tuple[str, ...]) -> tuple[Node, ...]:
+        """A portion is added when its products are over, of which so many groups are behind."""
         pairs = zip(ids, self.sums, portion, strict=True)
-        return tuple(self._adds(id, sums, own, ZERO) for id, sums, own in pairs)
+        added = (self._adds(id, sums, own, ZERO) for id, sums, own in pairs)
+        return WaitGroup(kind=GroupKind.WGMMA, behind=behind), self._released(behind), *added
 
     # ---- some columns at a time ----
 
@@ -235,8 +251,3 @@ class Portions:
 
     def _loop(self, index: str, extent: int, *body: Node) -> Loop:
         return Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span)
-
-
-def _rest(steps: IndexExpr) -> IndexExpr:
-    """How many steps are in no pair."""
-    return combine(IndexOp.MOD, steps, const(2))

@@ -31,9 +31,10 @@ from texpr.polyhedral.program import Hazard
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A turn of the loop over `steps` of what is summed. Which products, by the ids of their factors, read what is
-    brought, and which read before what lay there, so many turns of the loop `apart` (0: in none)."""
+    """A turn of the loop of `k` over `steps` of what is summed. Which products, by the ids of their factors, read what
+    is brought, and which read before what lay there, so many turns of the loop `apart` (0: in none)."""
 
+    k: str
     steps: int
     read_by: Mapping[str, str]
     freed_by: Mapping[str, str]
@@ -62,12 +63,12 @@ class WayIn:
     ) -> None:
         self.draft, self.product, self.at, self.ranks = draft, product, at, ranks
         itself = {factor.id: factor.id for factor in product.factors[1:]}
-        self.turn = turn = turn or Turn(steps=1, read_by=itself, freed_by=itself, apart=stages)
+        self.turn = turn = turn or Turn(k=at.k, steps=1, read_by=itself, freed_by=itself, apart=stages)
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
         self.span: Span = product.one.update.span
         self.orders: list[Order] = []
         self.of_step: tuple[Node, ...] = ()
-        self.deep = step = add(begin, multiply(const(turn.steps), var(at.k)))
+        self.deep = step = add(begin, multiply(const(turn.steps), var(turn.k)))
         if product.window.loops:
             each = constant_value(ceildiv(product.extents[2], product.depth))
             count = const(each or product.places)
@@ -164,7 +165,7 @@ class WayIn:
         id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
         for reader in self.factors if factor is self.product.rows else (factor,):
-            turn, at = self.turn, self.at.k
+            turn, at = self.turn, self.turn.k
             self.orders.append(order(id, turn.read_by[reader.id], tile, Hazard.FLOW, scope, self.span))
             if turn.apart:
                 freed = turn.freed_by[reader.id]
