@@ -5,7 +5,7 @@ one 16x8x16 product over a warp; `mma1688` and `mma16832` those of elements of 3
 `mma1684` those of f64.
 "Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
 one, two and four 8x8 matrices of 16-bit elements, one below the other; `.x1t` … are the transposed ones. "Register
-fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers, `wgmma.c` every 8 columns of the
+fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers (`a32`: of elements of 32 bits), `wgmma.c` every 8 columns of the
 accumulators; their lanes are the 128 threads of a warpgroup. Layouts are quasi-affine in (lane, register), so a
 fragment is a bind through a relation like any other.
 """
@@ -125,6 +125,7 @@ FRAGMENTS: dict[str, dict[str, Fragment]] = {
     | {f"x{count}t": _matrices(count, _transposed) for count in (1, 2, 4)},
     "wgmma": {
         "a": Fragment(rows=64, columns=16, registers=8, lanes=128, place=_of_warpgroup(_a)),
+        "a32": Fragment(rows=64, columns=8, registers=4, lanes=128, place=_of_warpgroup(_rows_in_words(1))),
         "c": Fragment(rows=64, columns=8, registers=4, lanes=128, place=_of_warpgroup(_c)),
     },
 }

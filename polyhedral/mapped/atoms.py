@@ -266,15 +266,18 @@ def wgmma(
         raise InternalError(f"no wgmma of {dtype} has {columns} columns")
     if not may_multiply(dtype, of_b):
         raise InternalError(f"no wgmma multiplies {dtype} and {of_b}")
-    if lies_along_k(dtype) and not (a is not None and a.k_contiguous and b.k_contiguous):
-        raise InternalError(f"wgmma takes {dtype} from shared memory, along k")
+    held = {16: "a", 32: "a32"}.get(dtype.bits)
+    if a is None and held is None:
+        raise InternalError(f"wgmma takes {dtype} from shared memory")
+    if lies_along_k(dtype) and not (b.k_contiguous and (a is None or a.k_contiguous)):
+        raise InternalError(f"wgmma takes {dtype} from shared memory along k")
     kinds = FACTORS[dtype] if of_b == dtype else f"{FACTORS[dtype]} {FACTORS[of_b]}"
     atom = _atom(
         f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {kinds}",
         Team.WARPGROUP,
         SM_90A,
         ("wgmma", "wgmma"),
-        a=_held(dtype, fragment("wgmma", "a")) if a is None else _shared(dtype, WGMMA_ROWS, a),
+        a=_held(dtype, fragment("wgmma", held or "")) if a is None else _shared(dtype, WGMMA_ROWS, a),
         b=_shared(of_b, columns, b),
         c=_held(sums_of(dtype), wgmma_sums(WGMMA_ROWS, columns)),
     )
@@ -304,16 +307,17 @@ def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
 
 
 def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:
-    """An operand of `mma_blocks`, of so many rows (a) or columns (b), from a tile in shared memory, whose rows have as
-    many bytes as its swizzle: `ldmatrix`es, of f64 a load of each element. Both lie here as the tile does: rows first,
-    or those of k."""
-    fits = side > 0 and side % 16 == 0 and (tile.k_contiguous or not lies_along_k(dtype))
+    """An operand of `mma_blocks`, of so many rows (a) or columns (b), or of 16 rows of a warp's part of a from registers
+    of `wgmma`, from a tile in shared memory, whose rows have as many bytes as its swizzle: `ldmatrix`es, of f64 and across f32 a load of each element. Both lie here as the tile
+    does: rows first, or those of k."""
+    across = dtype == F32 and not tile.k_contiguous
+    fits = side > 0 and side % 16 == 0 and (tile.k_contiguous or not lies_along_k(dtype) or (across and role == "a"))
     if not fits or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):
         raise InternalError(f"no warp loads {side} of {role}")
     held = mma_blocks(dtype, side, side).operands[role]
     turned = tile.k_contiguous == (role == "b")
     return _atom(
-        f"{'loads' if dtype == F64 else 'ldmatrix'} {dtype} of {side} {role}",
+        f"{'loads' if dtype == F64 or across else 'ldmatrix'} {dtype} of {side} {role}",
         Team.WARP,
         SM_80,
         ("warp_contract", f"load_{role}"),

@@ -115,6 +115,45 @@ ALONG_K = """  TX_DYN_SMEM(smem);
 BYTES = 128  # of k
 
 
+TURNED = """  TX_DYN_SMEM(smem);
+  const tx::Global<const float> a(A, "A"), b(B, "B");
+  const tx::Global<float> c(C, "C");
+  const tx::Shared<float> left(smem, 2048, "left"), right(smem + 8192, {n} * 32, "right");
+  for (int i = tx::thread(); i < 2048; i += 128) left.store(i, a.load(i));
+  for (int i = tx::thread(); i < {n} * 32; i += 128) right.store(i, b.load(i));
+  tx::Accumulator<64, {n}> sums;
+  tx::WarpOperands<float, 1, 4> held;
+  tx::fence_async_shared();
+  tx::sync_block(0);
+  const tx::WarpTile<float, tx::Major::kOuter, 32, 32> x(left);
+  const tx::MatrixTile<float, tx::Major::kK, {n}, 128> y(right);
+  TX_UNROLL
+  for (int k = 0; k < 4; ++k) tx::load_a(held, k, x, 0, 16 * tx::warp(), 8 * k);
+  tx::wgmma_fence();
+  tx::contract<32>(sums, held, 0, y, 0, 0, false);
+  tx::wgmma_close();
+  tx::wgmma_wait<0>();
+  tx::settle(sums);
+  for (int i = 0; i < {n} / 2; ++i) c.store({n} / 2 * tx::thread() + i, sums.get(i));"""
+
+
+def turned(n):
+    """A product of f32 whose a lies across k, in panels [2][k][32], and comes by registers; with its text."""
+    rng = np.random.default_rng(n)
+    a, b = factors("f32", rng, (64, 32), (32, n))
+    want = held(wgmma(TYPES["f32"], n, SharedOperand()).operands["c"].layout, as_taken(a) @ as_taken(b), 128)
+    case = Case(
+        name=f"wgmma f32 n{n}, a across k by registers",
+        symbol=f"turned_{n}",
+        inputs=(image(a.T, 128), image(b.T, 128)),
+        want=(want.astype(np.float32),),
+        block=128,
+        shared_bytes=8192 + n * 128,
+        arch="sm_90a",
+    )
+    return case, kernel(case.symbol, "const float* A, const float* B, float* C", TURNED.format(n=n), 128, "")
+
+
 def factors(dtype, rng, *shapes):
     """Matrices whose products of so many terms are exact: of integers all values, of f32 also bits that are cut."""
     if TYPES[dtype].is_integer:
@@ -254,6 +293,7 @@ def family(full=False):
         made.append(along_k(f"along_k_columns_{n}", "f32", n, 128, 128))
         if n in (8, 24) or n % 16 == 0:
             made.append(along_k(f"along_k_integers_{n}", "i8", n, 128, 128))
+    made += [turned(n) for n in (8, 256)]
     made.append(pipelined("ring"))
     text = INCLUDES + "".join(text for _, text in made)
     return Family(name="wgmma", cases=[case for case, _ in made], texts={"sm_90a": text})

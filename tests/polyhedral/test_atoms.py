@@ -115,7 +115,7 @@ def test_an_architecture_has_its_instructions(arch, names):
         lambda: atoms.mma(BF16, F16),
         lambda: atoms.mma(F64, F32),
         lambda: atoms.wgmma(F64, 64, SharedOperand(), SharedOperand()),
-        lambda: atoms.load_blocks(F32, 64, SharedOperand(k_contiguous=False), "a"),
+        lambda: atoms.load_blocks(F32, 64, SharedOperand(k_contiguous=False), "b"),
         lambda: atoms.load_matrices(F32, 4),
         lambda: atoms.mma_blocks(F16, 24, 64),
         lambda: atoms.load_blocks(F16, 64, SharedOperand(swizzle_bytes=32), "a"),

@@ -4,6 +4,7 @@
 #pragma once
 #include "texpr/mma.cuh"
 #include "texpr/vector.cuh"
+#include "texpr/warp_contract.cuh"
 #include "texpr/wgmma.cuh"
 
 namespace tx {
@@ -30,6 +31,19 @@ TX_FN void contract(Accumulator<64, kColumns, SumOf<T>>& c, const MatrixTile<T, 
   TX_UNROLL
   for (int k = 0; k < kDepth; k += kEach) {
     wgmma(c, behind(a, row_a, column_a, k), behind(b, row_b, column_b, k), k > 0 || accumulate, here);
+  }
+}
+
+// The same with a in registers: operands of 32 bytes of k from a slot on, in each warp those of its 16 rows.
+template <int kDepth, class T, int kSlots, int kColumns, Major kMajorB, int kRowsB, int kSwizzleB>
+TX_FN void contract(Accumulator<64, kColumns, SumOf<T>>& c, const WarpOperands<T, 1, kSlots>& a, int slot,
+                    const MatrixTile<T, kMajorB, kRowsB, kSwizzleB>& b, int row_b, int column_b, bool accumulate,
+                    Here here = Here::now()) {
+  constexpr int kEach = 32 / static_cast<int>(sizeof(T));
+  static_assert(kDepth % kEach == 0, "products are 32 bytes deep");
+  TX_UNROLL
+  for (int k = 0; k < kDepth; k += kEach) {
+    wgmma(c, a.block[slot + k / kEach][0], behind(b, row_b, column_b, k), k > 0 || accumulate, here);
   }
 }
 

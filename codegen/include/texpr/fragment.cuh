@@ -27,6 +27,12 @@ struct FragmentWord<f64> {
   using type = f64;
 };
 
+#if !defined(TX_HOST)
+// A word as instructions take it.
+TX_FN u32 bits_of(u32 word) { return word; }
+TX_FN u32 bits_of(f32 word) { return __float_as_uint(word); }
+#endif
+
 // The type of sums of products of such elements.
 template <class T, bool kIntegers = is_integer<T>>
 struct SumOfType {
@@ -112,7 +118,9 @@ struct Fragment {
 // The operands of a product by a warp, 32 bytes deep: of 16 bits A is 16 x 16 and B 16 x 8. A of a warpgroup is 64 x
 // 16, 16 rows of it in each warp.
 template <class T>
-struct OperandA : Fragment<T, 16 / sizeof(T)> {
+constexpr int in_registers = 16 / static_cast<int>(sizeof(T));  // of a in each thread
+template <class T>
+struct OperandA : Fragment<T, in_registers<T>> {
   static constexpr int kEach = in_word<T>;
   static TX_FN int row(int i, int lane) { return lane / 4 + i / kEach % 2 * 8; }
   static TX_FN int column(int i, int lane) { return lane % 4 * kEach + i % kEach + i / (2 * kEach) * 4 * kEach; }

@@ -9,9 +9,6 @@
 
 namespace tx {
 
-TX_FN u32 bits_of(u32 word) { return word; }
-TX_FN u32 bits_of(f32 word) { return __float_as_uint(word); }
-
 #define TX_MMA(form, held)                                                                                   \
   asm volatile("mma.sync.aligned." form " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"      \
                : held(d[0]), held(d[1]), held(d[2]), held(d[3])                                                 \

@@ -15,14 +15,14 @@ struct WarpSums : Fragment<C, kRows * kColumns / 32> {
 };
 
 // A tile as warps read it: kMajor kK, tile[m or n][k], rows of kWidth elements, 64 or 128 bytes; kOuter, of elements of
-// 16 or 64 bits, panels of tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed
+// 16 bits or more, panels of tile[k][m or n], kRows rows of kWidth elements each. The number of a 16-byte chunk is XORed
 // with bits 7 and up of the address, so that the eight rows of a matrix lie in different banks; of f64, whose elements
 // lanes read one by one, that of a 32-byte chunk, so that those of 16 lanes do, 4 beside one another in 4 rows.
 template <class T, Major kMajor, int kRows, int kWidth>
 class WarpTile {
   static constexpr int kBytes = kWidth * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
-  static constexpr bool kSingle = same<T, f64>;
-  static_assert(sizeof(T) == 2 || kSingle || kMajor == Major::kK, "operands of 8 or 32 bits are contiguous along k");
+  static constexpr bool kSingle = same<T, f64> || (same<T, f32> && kMajor == Major::kOuter);
+  static_assert(sizeof(T) == 2 || kSingle || kMajor == Major::kK, "operands of 8 bits are contiguous along k");
   static_assert(kBytes == 64 || kBytes == 128, "rows of 64 or 128 bytes");
 
  public:
@@ -61,15 +61,20 @@ class WarpTile {
   }
   TX_FN void load(Fragment<T, kChunk>& f, int at, Here here) const {
     if constexpr (kSingle) {
-      f.set(0, tx::load<1>(tile_, at, here).get(0), here);
-      f.set(1, tx::load<1>(tile_, kDeep ? at + 8 * kWidth : at ^ 8, here).get(0), here);
+      TX_UNROLL
+      for (int i = 0; i < kChunk; ++i) {  // 8 rows of m or n behind; of f32 4 of k
+        const int below = i % 2 == 0 ? at : kDeep ? at + 8 * kWidth : at ^ 8;
+        f.set(i, tx::load<1>(tile_, i < 2 ? below : below ^ kFourOfK, here).get(0), here);
+      }
     } else {
       load_matrices<!kDeep>(f, tile_, at, here);
     }
   }
 
  private:
-  static constexpr int kBits = (kBytes == 128 ? 3 : 2) - kSingle, kShift = 3 - kSingle;
+  // Bits of the address: 4 rows of k from a multiple of 8 on set one, and what is XORed with it.
+  static constexpr int kFourOfK = 4 * kWidth | 4 * kChunk;
+  static constexpr int kWider = same<T, f64>, kBits = (kBytes == 128 ? 3 : 2) - kWider, kShift = 3 - kWider;
   static constexpr int kBase = kChunk == 8 ? 3 : kChunk == 16 ? 4 : 2;
   static TX_FN int mixed(int at) { return swizzled<kBits, kBase, kShift>(at); }
 

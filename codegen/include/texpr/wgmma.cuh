@@ -1,7 +1,7 @@
 #line 2 "/texpr/include/texpr/wgmma.cuh"
 // Products of a warpgroup on tensor cores: c += a * b, 64 rows, 8 to 256 columns, 32 bytes deep; a from shared memory
-// or, of f16 and bf16, from registers, b from shared memory. Elements of f32 are cut to tf32: their last 13 bits count
-// as 0. Elements of 8 and of 32 bits lie along k. Sums are f32, of integers i32, which wrap. Products run on their own
+// or, of 16 and of 32 bits, from registers, b from shared memory. Elements of f32 are cut to tf32: their last 13 bits
+// count as 0. Elements of 8 and of 32 bits lie along k in shared memory. Sums are f32, of integers i32, which wrap. Products run on their own
 // after they are started; group.cuh orders them:
 //
 //   fence_async_shared(); sync_block(0);                 what threads stored is seen
@@ -121,6 +121,12 @@ struct Wgmma;
                : TX_D_##r("+f")                                                                                      \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(kTransposedB)              \
                : "memory")
+#define TX_WGMMA_REGISTERS_ALONG_K(form, n, r, p0, p1, p2, p3, p4, p5)                                          \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n form      \
+               " {" TX_C_##r "}, {%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1;\n}"               \
+               : TX_D_##r("+f")                                                                                 \
+               : "r"(bits_of(a[0])), "r"(bits_of(a[1])), "r"(bits_of(a[2])), "r"(bits_of(a[3])), "l"(b), "r"(accumulate) \
+               : "memory")
 #define TX_WGMMA_ALONG_K(form, held, scales, n, r, p0, p1, p2)                                            \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p2 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n form \
                " {" TX_C_##r "}, %" #p0 ", %" #p1 ", p" scales ";\n}"                                     \
@@ -152,9 +158,11 @@ struct Wgmma;
         TX_WGMMA_ALONG_K("k32.f32.e5m2.e5m2", "+f", ", 1, 1", n, r, p0, p1, p2);         \
       }                                                                                  \
     }                                                                                    \
-    template <class T, int kTransposedB>                                                 \
-    static TX_FN void registers(f32 (&d)[r], const u32 (&a)[4], u64 b, int accumulate) { \
-      if constexpr (same<T, bf16>) {                                                     \
+    template <class T, int kTransposedB, class Word>                                     \
+    static TX_FN void registers(f32 (&d)[r], const Word (&a)[4], u64 b, int accumulate) { \
+      if constexpr (same<T, f32>) {                                                      \
+        TX_WGMMA_REGISTERS_ALONG_K("k8.f32.tf32.tf32", n, r, p0, p1, p2, p3, p4, p5);    \
+      } else if constexpr (same<T, bf16>) {                                              \
         TX_WGMMA_REGISTERS("bf16", n, r, p0, p1, p2, p3, p4, p5, p6);                    \
       } else {                                                                           \
         TX_WGMMA_REGISTERS("f16", n, r, p0, p1, p2, p3, p4, p5, p6);                     \
@@ -260,6 +268,7 @@ TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
 #undef TX_WGMMA
 #undef TX_WGMMA_SHARED
 #undef TX_WGMMA_REGISTERS
+#undef TX_WGMMA_REGISTERS_ALONG_K
 #undef TX_WGMMA_ALONG_K
 #undef TX_D4
 
@@ -274,9 +283,9 @@ TX_FN void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMa
                                                                                                accumulate);
   }
 }
-// The same with a in registers, which stay as they are until the product is waited for.
+// The same with a, an OperandA, in registers, which stay as they are until the product is waited for.
 template <int kColumns, class T, Major kMajorB, bool kHas = kHasWgmma>
-TX_FN void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
+TX_FN void wgmma(Accumulator<64, kColumns>& c, const Fragment<T, in_registers<T>>& a, MatrixDescriptor<T, kMajorB> b,
                  bool accumulate = true, Here = Here::now()) {
   static_assert(kHas, "wgmma: only sm_90a has it; use mma");
   if constexpr (kHas) {

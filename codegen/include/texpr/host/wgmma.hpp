@@ -67,7 +67,7 @@ template <int kColumns, class T, class U>
 struct ProductOperands {
   Runner* runner;
   Accumulator<64, kColumns, SumOf<T>>* c;
-  const OperandA<T>* held;  // null: a is in shared memory
+  const Fragment<T, in_registers<T>>* held;  // null: a is in shared memory
   SharedOperand<T> a;
   SharedOperand<U> b;
   bool accumulate;
@@ -124,8 +124,8 @@ inline void start_product(ProductOperands<kColumns, T, U>* const* all, Site site
       refuse(TX_HOST_DIVERGENCE, site, "wgmma of one warpgroup: threads %d and %d give other descriptors",
              first.runner->index, mine.runner->index);
     }
-    if constexpr (sizeof(T) == 2) {
-      for (int i = 0; i < 8 && mine.held != nullptr; ++i) {
+    if constexpr (sizeof(T) > 1) {
+      for (int i = 0; i < OperandA<T>::kElements && mine.held != nullptr; ++i) {
         const int row = thread / 32 * 16 + OperandA<T>::row(i, thread % 32);
         product->held[row][OperandA<T>::column(i, thread % 32)] = mine.held->get(i, site);
       }
@@ -150,11 +150,11 @@ inline void start_product(ProductOperands<kColumns, T, U>* const* all, Site site
 }
 
 template <int kColumns, class T, class U>
-inline void begin_product(Accumulator<64, kColumns, SumOf<T>>& c, const OperandA<T>* held, SharedOperand<T> a,
+inline void begin_product(Accumulator<64, kColumns, SumOf<T>>& c, const Fragment<T, in_registers<T>>* held, SharedOperand<T> a,
                           SharedOperand<U> b, bool accumulate, Site site) {
   ProductOperands<kColumns, T, U> mine{&self(site), &c, held, a, b, accumulate};
   c.state.check_fenced(site);
-  if constexpr (sizeof(T) == 2) {
+  if constexpr (sizeof(T) > 1) {
     if (held != nullptr) held->state.check_fenced(site);
   }
   gather(128, "wgmma", mine, [site](ProductOperands<kColumns, T, U>* const* all) { start_product(all, site); }, site);
@@ -172,12 +172,12 @@ template <int kColumns, class T, class U, Major kMajorA, Major kMajorB>
 inline void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMajorA> a,
                   MatrixDescriptor<U, kMajorB> b, bool accumulate = true, Here here = Here::now()) {
   static_assert(may_multiply<T, U>, "wgmma: factors are of one type, or of both kinds of f8");
-  const OperandA<T>* const none = nullptr;
+  const Fragment<T, in_registers<T>>* const none = nullptr;
   host::begin_product<kColumns, T, U>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
                                       accumulate, here);
 }
 template <int kColumns, class T, Major kMajorB>
-inline void wgmma(Accumulator<64, kColumns>& c, const OperandA<T>& a, MatrixDescriptor<T, kMajorB> b,
+inline void wgmma(Accumulator<64, kColumns>& c, const Fragment<T, in_registers<T>>& a, MatrixDescriptor<T, kMajorB> b,
                   bool accumulate = true, Here here = Here::now()) {
   host::begin_product<kColumns, T, T>(c, &a, {0, false}, {b.bits, kMajorB == Major::kOuter}, accumulate, here);
 }
