@@ -5,9 +5,9 @@ one 16x8x16 product over a warp; `mma1688` and `mma16832` those of elements of 3
 `mma1684` those of f64.
 "Matrix load and store with ldmatrix, stmatrix": `ldmatrix.x1`, `.x2` and `.x4` are
 one, two and four 8x8 matrices of 16-bit elements, one below the other; `.x1t` … are the transposed ones. "Register
-fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers (`a32`: of elements of 32 bits), `wgmma.c` every 8 columns of the
-accumulators; their lanes are the 128 threads of a warpgroup. Layouts are quasi-affine in (lane, register), so a
-fragment is a bind through a relation like any other.
+fragments for wgmma.m64nNk16": `wgmma.a` is A where it comes from registers (`a32`: of elements of 32 bits), `wgmma.c`
+every 8 columns of the accumulators; their lanes are the 128 threads of a warpgroup. Layouts are quasi-affine in (lane,
+register), so a fragment is a bind through a relation like any other.
 """
 
 from collections.abc import Callable

@@ -115,7 +115,8 @@ class Frame:
                 self.accumulators[buffer.name] = held_type(buffer)
         for load in facts.of(Unload):
             if load.atom.loads:
-                self._add_tile(self.buffer(load.source.buffer), warp_tile_type(self.buffer(load.source.buffer), load))
+                tile = self.buffer(load.source.buffer)
+                self._add_tile(tile, warp_tile_type(tile, load, slots=0 if tile.name in self.pipe_of else 1))
 
     def arguments(self, used: Set[str]) -> tuple[Argument, ...]:
         """The arguments of the kernel whose body uses these C++ names."""

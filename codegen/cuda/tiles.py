@@ -42,8 +42,9 @@ from texpr.polyhedral.mapped.atoms import (
     wgmma_sums,
 )
 from texpr.polyhedral.mapped.operators import Contract, Unload
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedBuffer
-from texpr.polyhedral.mapped.views import Box, View
+from texpr.polyhedral.mapped.views import View
 
 ROWS, WARP_ROWS = 64, 16  # of the sums that a warpgroup holds, and a warp of it
 ROW_BYTES = (32, 64, 128)  # of a tile's row in shared memory, and of its swizzle
@@ -98,19 +99,20 @@ def _rows_of_warp(columns: int) -> Layout:
 
 
 def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
-    """The type of the operands that a warp holds, of several products."""
+    """The type of the operands that a warp holds, of several products: of those of a warpgroup its own rows."""
     slots = constant_value(buffer.shape[0])
-    return f"tx::WarpOperands<{storage_type(buffer.dtype)}, {_extent(node, 'ab'.index(role)) // WARP_ROWS}, {slots}>"
+    rows = _extent(node, "ab".index(role)) if node.atom.team is Team.WARP else WARP_ROWS
+    return f"tx::WarpOperands<{storage_type(buffer.dtype)}, {rows // WARP_ROWS}, {slots}>"
 
 
-def warp_tile_type(buffer: MappedBuffer, node: Unload) -> str:
-    """The type of a tile that warps load: in slots, [slot][m or n][k], or in panels, [slot][panel][k][m or n]. Raises
-    E0502 for one that does not lie as it is read."""
-    shape = _shape(buffer, node, slots=1)
+def warp_tile_type(buffer: MappedBuffer, node: Unload, *, slots: int) -> str:
+    """The type of a tile that warps load: in slots, [slot][m or n][k], or in panels, [slot][panel][k][m or n]; or the
+    same in a pipe, whose slots (0) are its own. Raises E0502 for one that does not lie as it is read."""
+    shape = _shape(buffer, node, slots=slots)
     bytes_ = shape[-1] * buffer.dtype.size_bytes
     if bytes_ not in SWIZZLES or not same(buffer.layout, warp_tile(shape, buffer.dtype)):
         raise _refused(node, f"{buffer.name} otherwise than under a swizzle of its rows")
-    major = "kK" if len(shape) == 3 else "kOuter"
+    major = "kK" if len(shape) - slots == 2 else "kOuter"
     return f"tx::WarpTile<{storage_type(buffer.dtype)}, tx::Major::{major}, {shape[-2]}, {shape[-1]}>"
 
 
@@ -132,18 +134,30 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     if node.atom.team is Team.WARP:
         return _warp_contract_call(node, names, number)
     m, n, k = (name for name, _ in node.over)
-    forms = [_operand(view, names, node) for view in (node.a, node.b)]
-    if node.atom != wgmma(node.a.dtype, _extent(node, 1), forms[1], forms[0], other=node.b.dtype):
+    held = names.buffer(node.a.buffer).memory is Memory.REG
+    form = None if held else _operand(node.a, names, node)
+    if node.atom != wgmma(node.a.dtype, _extent(node, 1), _operand(node.b, names, node), form, other=node.b.dtype):
         raise _refused(node, f"the instruction {node.atom.name} between such tiles")
     if _extent(node, 0) % ROWS:
         raise _refused(node, f"{_extent(node, 0)} rows")
     if [_steps(s, m, n) for s in node.c.subscripts] != [(1, 0), (0, 1)]:
         raise _refused(node, f"{node.c.buffer} at other places than its rows and columns")
-    own = ((node.a, m, _extent(node, 0)), (node.b, n, _extent(node, 1)))
-    a, b = (f"{names.tile(view.buffer)}, {_place(view, side, k, n, names, node, number)}" for view, side, n in own)
+    b = f"{names.tile(node.b.buffer)}, {_place(node.b, n, k, _extent(node, 1), names, node, number)}"
+    if held:
+        a = f"{names.sums(node.a.buffer)}, {_first_held(node, m, k)}"
+    else:
+        a = f"{names.tile(node.a.buffer)}, {_place(node.a, m, k, _extent(node, 0), names, node, number)}"
     condition = number(node.accumulate).text
     c, depth = names.sums(node.c.buffer), _extent(node, 2)
     return f"tx::contract<{depth}>({c}, {a}, {b}, {condition});"
+
+
+def _first_held(node: Contract, row: str, deep: str) -> int:
+    """The slot of the first operand that a warpgroup holds, [slot][m][k]: all of a product one after another."""
+    each, k = const(PRODUCT_BYTES // node.a.dtype.size_bytes), IndexVar(name=deep)
+    if node.a.subscripts != (combine(IndexOp.DIV, k, each), IndexVar(name=row), combine(IndexOp.MOD, k, each)):
+        raise _refused(node, f"{node.a.buffer} at other places than its rows and columns")
+    return 0
 
 
 def _operand(view: View, names: TileNames, node: Contract) -> SharedOperand:
@@ -170,9 +184,12 @@ def _warp_contract_call(node: Contract, names: TileNames, number: Number) -> str
 
 def load_call(node: Unload, names: TileNames, number: Number) -> str:
     """The call that loads a warp's operands of products."""
-    side, deep = (name for name, _ in _deep_last(node))
-    tile, row_bytes = names.buffer(node.source.buffer), _row_bytes(names.buffer(node.source.buffer), node)
-    form = SharedOperand(swizzle_bytes=row_bytes, k_contiguous=len(tile.shape) == 3)
+    tile = names.buffer(node.source.buffer)
+    slots = 0 if names.slot(tile.name, writes=False) is not None else 1
+    along_k = len(tile.shape) - slots == 2
+    side, deep = (name for name, _ in (node.over if along_k else reversed(node.over)))
+    row_bytes = _shape(tile, node, slots=slots)[-1] * tile.dtype.size_bytes
+    form = SharedOperand(swizzle_bytes=row_bytes, k_contiguous=along_k)
     held = [_steps(s, side, deep) for s in node.target.subscripts]
     role = {((0, 0), (1, 0), (0, 1)): "a", ((0, 0), (0, 1), (1, 0)): "b"}.get(tuple(held))  # type: ignore[arg-type]  # numbers
     extents = dict(node.over)
@@ -183,31 +200,25 @@ def load_call(node: Unload, names: TileNames, number: Number) -> str:
     return f"tx::load_{role}({names.sums(node.target.buffer)}, {slot}, {names.tile(node.source.buffer)}, {where});"
 
 
-def _deep_last(node: Unload) -> Box:
-    """The indices of a load, that of what is summed last: of a tile in panels it is the first."""
-    return node.over if len(node.source.subscripts) == 3 else tuple(reversed(node.over))
-
-
-def _row_bytes(buffer: MappedBuffer, node: Unload) -> int:
-    return _shape(buffer, node, slots=1)[-1] * buffer.dtype.size_bytes
-
-
 def _warp_place(view: View, side: str, deep: str, names: TileNames, node: Unload, number: Number) -> str:
     """The row and the column that a load reads first, rows counted over all slots, and from which of k on."""
-    shape, corner = _shape(names.buffer(view.buffer), node, slots=1), _corner(view, node)
-    if len(shape) == 3:
-        if [_steps(s, side, deep) for s in view.subscripts] != [(0, 0), (1, 0), (0, 1)]:
+    turn, corner = names.slot(view.buffer, writes=False), _corner(view, node)
+    slots = 0 if turn is not None else 1
+    slot = number(corner[0]) if turn is None else turn
+    shape = _shape(names.buffer(view.buffer), node, slots=slots)[slots:]
+    if len(shape) == 2:
+        if [_steps(s, side, deep) for s in view.subscripts] != [*[(0, 0)] * slots, (1, 0), (0, 1)]:
             raise _refused(node, f"{view.buffer} at other places than its rows and columns")
-        row = ix.add(ix.mul(number(corner[0]), ix.constant(shape[1])), number(corner[1]))
-        return f"{row.text}, 0, {number(corner[2]).text}"
-    panel, _, inside = view.subscripts[1:]
-    width, own = const(shape[3]), panel.left if isinstance(panel, IndexBinary) else ZERO
+        row = ix.add(ix.mul(slot, ix.constant(shape[0])), number(corner[-2]))
+        return f"{row.text}, 0, {number(corner[-1]).text}"
+    panel, _, inside = view.subscripts[slots:]
+    width, own = const(shape[2]), panel.left if isinstance(panel, IndexBinary) else ZERO
     whole = (panel, inside) == (combine(IndexOp.DIV, own, width), combine(IndexOp.MOD, own, width))
-    if not whole or _steps(view.subscripts[2], side, deep) != (0, 1) or linear(own).coefficient(side) != 1:
+    if not whole or _steps(view.subscripts[-2], side, deep) != (0, 1) or linear(own).coefficient(side) != 1:
         raise _refused(node, f"{view.buffer} at other places than its panels")
-    row = ix.mul(number(corner[0]), ix.constant(shape[1] * shape[2]))
+    row = ix.mul(slot, ix.constant(shape[0] * shape[1]))
     column = number(linear(own).without(side).expression())
-    return f"{row.text}, {column.text}, {number(corner[2]).text}"
+    return f"{row.text}, {column.text}, {number(corner[-2]).text}"
 
 
 def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Contract, number: Number) -> str:

@@ -130,8 +130,11 @@ class MatrixProduct:
 
     @property
     def turned(self) -> tuple[str, ...]:
-        """The factors that lie along their side, where tensor cores take them along what is summed."""
-        return tuple(f.buffer for f in self.factors if lies_along_k(self.dtype) and not f.k_contiguous)
+        """The factors that lie along their side, where tensor cores take them along what is summed. That of rows of f32
+        warps load into registers, element by element."""
+        loaded = self.dtype == F32 and len(self.row_loops) == 1 and self.domain is None and not self.window.loops
+        all_ = self.factors[1:] if loaded else self.factors
+        return tuple(f.buffer for f in all_ if lies_along_k(self.dtype) and not f.k_contiguous)
 
     @property
     def summed(self) -> str:
@@ -264,7 +267,7 @@ def _product(
         return None
     if around.over and (not boxes or triangular or windowed):
         return None  # those launches have no parts of rows
-    direct: list[MatrixProduct] = []
+    every: list[MatrixProduct] = []
     for output in around.outputs or around.rows:
         for rows, columns in ((first, second), (second, first)):
             if columns.factor.side.joins or across not in (None, rows.index):
@@ -279,10 +282,8 @@ def _product(
             found = MatrixProduct(
                 one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed
             )
-            if boxed:
-                return found
-            direct.append(found)
-    return min(direct, key=_is_turned, default=None)
+            every.append(found)
+    return min(every, key=lambda own: (len(own.turned), not own.boxed, not own.boxed and _is_turned(own)), default=None)
 
 
 def _is_told(nest: Boxed) -> bool:

@@ -52,6 +52,7 @@ from texpr.polyhedral.layout.make import swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
+from texpr.polyhedral.map.loaded_rows import LoadedRows, are_loaded
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_split import Meeting
 from texpr.polyhedral.map.portions import Portions
@@ -67,6 +68,7 @@ from texpr.polyhedral.map.way_back import (
     WayBack,
     first_lane,
     panel_of,
+    row_panel,
     var,
     view,
 )
@@ -142,6 +144,8 @@ class _Piped:
         self.b = tuple(self._tile(factor, self.columns) for factor in self.factors)
         self.c = tuple(self._sums() for _ in self.factors)
         room = REGISTERS.get(self.groups, REGISTERS[2])[1] - OTHERS
+        self.loaded = LoadedRows(draft, product, choice, self.at, self.a) if are_loaded(product) else None
+        room -= self.loaded.registers if self.loaded else 0
         self.portions = Portions(draft, product, self.at, self.c, self.columns) if product.in_portions else None
         self.meeting = Meeting(draft, choice, product, self.at, self.c) if choice.split > 1 else None
         if self.meeting is not None:
@@ -159,6 +163,7 @@ class _Piped:
         return WayIn(
             self.draft, self.product, self.at, a=self.a, b=self.b, rows=self.tile_rows, columns=self.columns,
             ranks=self.ranks, stages=self.choice.stages, begin=begin, turn=turn,
+            loaded=self.loaded.id if self.loaded else None,
         )  # fmt: skip
 
     # ---- buffers ----
@@ -168,14 +173,18 @@ class _Piped:
             SharedOperand(swizzle_bytes=self._swizzle_bytes(factor, side), k_contiguous=factor.k_contiguous)
             for factor, side in ((self.product.rows, self.rows), (columns, self.columns))
         )
-        return wgmma(self.product.dtype, wide, b, a, other=columns.factor.dtype)
+        return wgmma(self.product.dtype, wide, b, None if self.loaded else a, other=columns.factor.dtype)
+
+    def _panel(self, factor: MatrixFactor, side: int) -> int:
+        return panel_of(side) if factor.factor.dtype.bits == 16 else row_panel(factor)
 
     def _swizzle_bytes(self, factor: MatrixFactor, side: int) -> int:
         """Of a factor's tile: its rows have all of a step's k, or a panel of its side."""
-        return (self.product.depth if factor.k_contiguous else panel_of(side)) * factor.factor.dtype.size_bytes
+        own = self.product.depth if factor.k_contiguous else self._panel(factor, side)
+        return own * factor.factor.dtype.size_bytes
 
     def _tile(self, factor: MatrixFactor, side: int) -> str:
-        panel, depth = panel_of(side), self.product.depth
+        panel, depth = self._panel(factor, side), self.product.depth
         shape = (side, depth) if factor.k_contiguous else (side // panel, depth, panel)
         layout = canonical(swizzled(shape, factor.factor.dtype.size_bytes, self._swizzle_bytes(factor, side)))
         return self.draft.local(
@@ -221,7 +230,7 @@ class _Piped:
                 )
             ),
         )
-        ways = (self.back, *self.ways_in, self.meeting, self.portions)
+        ways = (self.back, *self.ways_in, self.meeting, self.portions, self.loaded)
         return Launch(
             name=self.region.name,
             grid=(self._blocks(), ONE, ONE),
@@ -321,17 +330,23 @@ class _Piped:
         if self.portions is not None:
             return self._multiply_in_portions(self.portions)
         again = Compare(op=CompareOp.GT, left=var(at.k), right=ZERO)
+        over = (WaitGroup(kind=group), first_lane(at.lane, Release(pipe=ring)))
+        before = first_lane(at.lane, Release(pipe=ring, behind=1))
+        behind = (
+            WaitGroup(kind=group, behind=1),
+            Guard(condition=again, body=(before,), uniform=Scope.BLOCK),
+        )
         products = self._over_k(
             Wait(pipe=ring),
+            *(self.loaded.nodes() if self.loaded else ()),
             Fence(kind=FenceKind.WGMMA),
             *(self._product(again, *of, self.columns) for of in zip(self.factors, self.b, self.c, strict=True)),
             Close(kind=group),
-            WaitGroup(kind=group, behind=1),
-            Guard(condition=again, body=(first_lane(at.lane, Release(pipe=ring, behind=1)),), uniform=Scope.BLOCK),
+            *(self.loaded.read if self.loaded else ()),
+            *(over if self.loaded else behind),
         )
         rest: tuple[Node, ...] = (
-            WaitGroup(kind=group),
-            first_lane(at.lane, Release(pipe=ring)),
+            *(() if self.loaded else over),
             *(self.meeting.nodes() if self.meeting is not None else ()),
             *self.back.settled,  # of the tile before: long over
             *self.back.loops,
@@ -343,7 +358,8 @@ class _Piped:
             inside = (*self.back.ahead, products, self._met(Action.ARRIVE), *rest)
             others = (passed, self._met(Action.BOTH))
             body = (Guard(condition=own, body=inside, orelse=others, uniform=Scope.WARPGROUP),)
-        return self._over_tiles(*self.back.of_tile, *body), *self.back.settled
+        defines = self.loaded.defines if self.loaded else ()
+        return *defines, self._over_tiles(*self.back.of_tile, *body), *self.back.settled
 
     def _multiply_in_portions(self, portions: Portions) -> tuple[Node, ...]:
         never = Always(value=False)
@@ -385,7 +401,7 @@ class _Piped:
         return Contract(
             id=columns.id,
             c=view(self.draft, sums, m, n),
-            a=view(self.draft, self.a, *a),
+            a=self.loaded.view() if self.loaded else view(self.draft, self.a, *a),
             b=view(self.draft, tile, *b),
             over=((at.m, rows), (at.n, const(wide)), (at.depth, step)),
             atom=self._atom(columns, wide),

@@ -6,6 +6,7 @@ from math import prod
 
 from texpr.grammar.index.expr import ceildiv, constant_value, multiply
 from texpr.grammar.types import F32
+from texpr.polyhedral.map.loaded_rows import are_loaded
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.way_back import EIGHT, PANEL, row_bytes
@@ -69,6 +70,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if product.in_portions and (choice.alternate or choice.split > 1):
         yield "`alternate` and `split`: sums of f8 are made in portions, beside which no registers are left for either"
         return
+    if are_loaded(product) and choice.blocks > 1:
+        yield f"`tile`: each warpgroup loads {GROUP_ROWS} rows into registers, and not several times as many"
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1, 2 or 4 blocks"
         return

@@ -22,7 +22,7 @@ from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.epilogue import Output
 from texpr.polyhedral.map.finish import Finish
-from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
+from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
 from texpr.polyhedral.map.pairs import EIGHTH, PAIR, Pairs
 from texpr.polyhedral.map.row_parts import RowParts
 from texpr.polyhedral.map.tile_rows import TileRows
@@ -323,6 +323,11 @@ class WayBack:
 def panel_of(columns: int) -> int:
     """The columns of the panels in which so many lie, of 16 bits and each under a swizzle."""
     return next(panel for panel in (PANEL, PANEL // 2, PANEL // 4) if columns % panel == 0)
+
+
+def row_panel(factor: MatrixFactor) -> int:
+    """The rows of a panel of a factor that lies along them: 128 bytes."""
+    return SWIZZLE_BYTES // factor.factor.dtype.size_bytes
 
 
 def row_bytes(product: MatrixProduct, columns: int) -> int:

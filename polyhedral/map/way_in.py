@@ -18,7 +18,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
 from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.tile_rows import TileRows
-from texpr.polyhedral.map.way_back import PANEL, Names, order, panel_of, var, view
+from texpr.polyhedral.map.way_back import Names, order, panel_of, row_panel, var, view
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.order import Order
@@ -44,7 +44,8 @@ class Turn:
 class WayIn:
     """The copies of a step into the tiles `a` and `b`, of these `rows` and so many `columns`, in a cluster of so many
     `ranks`, and the orders that a ring of so many `stages` keeps of them, from the step `begin` on; `of_tile` and
-    `of_step` define where the rows of a tile are, and the place of a step in a window."""
+    `of_step` define where the rows of a tile are, and the place of a step in a window. What reads the rows, where they
+    are `loaded` into registers; else products do."""
 
     def __init__(
         self,
@@ -60,10 +61,12 @@ class WayIn:
         stages: int,
         begin: IndexExpr,
         turn: Turn | None = None,
+        loaded: str | None = None,
     ) -> None:
         self.draft, self.product, self.at, self.ranks = draft, product, at, ranks
         itself = {factor.id: factor.id for factor in product.factors[1:]}
         self.turn = turn = turn or Turn(k=at.k, steps=1, read_by=itself, freed_by=itself, apart=stages)
+        self.loaded = loaded
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
         self.span: Span = product.one.update.span
         self.orders: list[Order] = []
@@ -86,9 +89,10 @@ class WayIn:
             return self._boxes(factor, tile)
         if factor.k_contiguous:
             return (), (self._copy(factor, tile, first, rows, (), own=True),)
-        panels = range(rows // PANEL)
+        wide = row_panel(factor)
         return (), tuple(
-            self._copy(factor, tile, add(first, const(PANEL * p)), PANEL, (const(p),), own=True) for p in panels
+            self._copy(factor, tile, add(first, const(wide * p)), wide, (const(p),), own=True)
+            for p in range(rows // wide)
         )
 
     def _boxes(self, factor: MatrixFactor, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:
@@ -164,11 +168,14 @@ class WayIn:
         of = {**side, factor.summed: add(multiply(const(self.product.depth), self.deep), deep)}
         id = self.draft.names.fresh(f"{self.product.one.update.id}_{factor.buffer}")
         scope = Scope.BLOCK if own else Scope.CLUSTER
-        for reader in self.factors if factor is self.product.rows else (factor,):
-            turn, at = self.turn, self.turn.k
-            self.orders.append(order(id, turn.read_by[reader.id], tile, Hazard.FLOW, scope, self.span))
+        turn, at = self.turn, self.turn.k
+        readers = self.factors if factor is self.product.rows else (factor,)
+        read = [(turn.read_by[reader.id], turn.freed_by.get(reader.id, "")) for reader in readers]
+        if factor is self.product.rows and self.loaded is not None:
+            read = [(self.loaded, self.loaded)]
+        for by, freed in read:
+            self.orders.append(order(id, by, tile, Hazard.FLOW, scope, self.span))
             if turn.apart:
-                freed = turn.freed_by[reader.id]
                 self.orders.append(order(freed, id, tile, Hazard.ANTI, scope, self.span, at, turn.apart))
         return Copy(
             id=id,

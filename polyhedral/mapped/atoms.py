@@ -307,9 +307,9 @@ def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
 
 
 def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:
-    """An operand of `mma_blocks`, of so many rows (a) or columns (b), or of 16 rows of a warp's part of a from registers
-    of `wgmma`, from a tile in shared memory, whose rows have as many bytes as its swizzle: `ldmatrix`es, of f64 and across f32 a load of each element. Both lie here as the tile
-    does: rows first, or those of k."""
+    """An operand of `mma_blocks`, of so many rows (a) or columns (b), or of a warp's 16 rows of a from registers of
+    `wgmma`, from a tile in shared memory, whose rows have as many bytes as its swizzle: `ldmatrix`es; of f64, and of
+    f32 across k, a load of each element. Both lie here as the tile does: rows first, or those of k."""
     across = dtype == F32 and not tile.k_contiguous
     fits = side > 0 and side % 16 == 0 and (tile.k_contiguous or not lies_along_k(dtype) or (across and role == "a"))
     if not fits or tile.swizzle_bytes not in (64, 128) or role not in ("a", "b"):

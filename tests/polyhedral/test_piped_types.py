@@ -69,10 +69,12 @@ def cut(values: Any) -> Any:
     ("case", "laid"), [("nt", frozenset()), ("nn", {"B"}), ("tt", {"A"}), ("tn", {"A", "B"})], ids=lambda v: str(v)[:2]
 )
 def test_factors_go_to_tensor_cores_that_take_them_along_what_is_summed(case: str, laid: frozenset[str]) -> None:
+    """Of f32 one of them comes by registers, along any index."""
     for dtype, result, attr in (("f32", "f32", " #tf32"), ("i8", "i32", ""), ("u8", "i32", "")):
+        own = laid if dtype != "f32" else frozenset({"B"} if len(laid) > 1 else ())
         found = chosen(text(case, dtype, result, attr))
-        assert found.laid == laid
-        assert [isinstance(c, Piped) for c in found.launches.values()] == [False] * len(laid) + [True]
+        assert found.laid == own
+        assert [isinstance(c, Piped) for c in found.launches.values()] == [False] * len(own) + [True]
 
 
 def right(program: str, candidate: Candidate, sizes: dict[str, int], target: str = "", on: str = "cuda:sm_90a") -> None:

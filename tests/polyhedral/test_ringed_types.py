@@ -25,8 +25,9 @@ def small(candidate: Candidate, depth: int) -> Candidate:
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_120a"])
 def test_warps_take_factors_along_what_is_summed(target: str) -> None:
+    """Of f32 they load one of both along its side, too."""
     for dtype, result, attr in (("f32", "f32", " #tf32"), ("i8", "i32", "")):
-        for case, laid in (("nt", frozenset[str]()), ("nn", {"B"})):
+        for case, laid in (("nt", frozenset[str]()), ("nn", frozenset({"B"} if dtype == "i8" else ()))):
             found = chosen(text(case, dtype, result, attr), target)
             assert found.laid == laid
             assert [isinstance(choice, Ringed) for choice in found.launches.values()] == [False] * len(laid) + [True]
