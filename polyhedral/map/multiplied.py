@@ -11,7 +11,8 @@ from texpr.polyhedral.mapped.atoms import F8, FRAGMENTS_OF, may_multiply
 MOST_ADDED = 1 << 13  # times that products are added to an f32 sum without a wider one
 ADDED_BYTES = 32  # of each row of a factor, that are multiplied at once
 MOST_COUNTED = 1 << 30
-PORTION_SUMS = 64  # of a thread, for twice as many columns: there are registers for them beside all its sums
+PORTION_ROOM = 192  # registers of a thread for sums and two portions: one for two columns
+MOST_PORTION = 128  # columns, of which there are registers for beside all sums of a thread
 LEAST_SUMMED = MOST_ADDED * ADDED_BYTES // F32.size_bytes  # products that every sum may have
 
 
@@ -39,12 +40,13 @@ def most_summed(dtype: DType) -> int:
     return MOST_COUNTED if dtype.is_integer or dtype == F64 else MOST_ADDED * ADDED_BYTES // dtype.size_bytes
 
 
-def are_pairs(columns: int) -> bool:
-    """Whether a thread has registers for two portions of so many columns of sums beside these."""
-    return columns <= 2 * PORTION_SUMS
+def paired_columns(columns: int, sums: int) -> int:
+    """The columns of each of two portions beside so many sums of so many columns: as many as there is room for."""
+    room = PORTION_ROOM - columns * sums // 2
+    return next(columns // n for n in range(1, columns + 1) if columns % (8 * n) == 0 and columns // n <= room)
 
 
 def portion_columns(columns: int) -> int:
-    """The columns of a portion of sums: as many as there is room for at once."""
-    pieces = next(n for n in range(1, columns + 1) if columns % n == 0 and columns // n <= 2 * PORTION_SUMS)
+    """The columns of a portion by itself."""
+    pieces = next(n for n in range(1, columns + 1) if columns % n == 0 and columns // n <= MOST_PORTION)
     return columns // pieces

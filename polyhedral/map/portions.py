@@ -2,16 +2,18 @@
 
     c[x, y] = 0
     for k < ceildiv(K, 128) / 8
-      wait ring ;  p = a * b ;  close ;  wait ring ;  q = a * b ;  close
-      wait (wgmma, all but 1) ;  release the slot before ;  c[x, y] += p[x, y]          while q is made
-      wait ring ;  p = a * b ;  close
-      wait (wgmma, all but 1) ;  release the slot before ;  c[x, y] += q[x, y]          while p is made
+      wait ring ;  p = a * b of the first columns ;  close
+      q = a * b of those behind ;  close
+      wait (wgmma, all but 1) ;  c[x, y] += p[x, y]                         while q is made
+      wait ring ;  p = a * b of the first columns ;  close
+      wait (wgmma, all but 1) ;  release the slot before ;  c[x, 96 + y] += q[x, y]          while p is made
       …
-      wait (wgmma) ;  release ring ;  c[x, y] += q[x, y]                    while the other warpgroup multiplies
-    for k < ceildiv(K, 128) % 8                         each alone
+      wait (wgmma) ;  release ring ;  c[x, 96 + y] += q[x, y]               while the other warpgroup multiplies
+    for k < ceildiv(K, 128) % 8                         each by itself
 
-No products are on their way from one turn of a loop to the next: the assembler then runs all of them one after another
-(C7514). Of wide tiles registers hold no two portions, nor one of all columns:
+Two portions have as many columns as there are registers for beside the sums. No products are on their way from one
+turn of a loop to the next: the assembler would run all of them one after another (C7514). Where the steps are places of
+a window, there is one portion:
 
     for k
       wait ring
@@ -33,7 +35,7 @@ from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import MatrixProduct
-from texpr.polyhedral.map.multiplied import are_pairs, portion_columns
+from texpr.polyhedral.map.multiplied import paired_columns, portion_columns
 from texpr.polyhedral.map.way_back import EIGHT, WARP_ROWS, Names, first_lane, order, var
 from texpr.polyhedral.map.way_in import Turn, WayIn
 from texpr.polyhedral.mapped.atoms import wgmma_sums
@@ -48,7 +50,7 @@ from texpr.polyhedral.program import Hazard
 Product = Callable[[str, int, str, int, IndexExpr], Contract]
 """By its id, the product of a sum, by its number, that leaves so many columns of a tile in a buffer, from one on."""
 Place = tuple[IndexExpr, ...]
-MOST_TOGETHER, LEAST_TOGETHER = 8, 4  # steps of a turn of the loop of pairs
+MOST_STEPS, MOST_PIECES = 8, 16  # of a turn
 
 
 @dataclass(slots=True)
@@ -61,15 +63,18 @@ class Portions:
     sums: tuple[str, ...]
     columns: int
     made: tuple[str, ...] = field(init=False)
-    starts: tuple[Mapping[str, str], ...] = field(init=False)
+    starts: tuple[Mapping[str, tuple[str, ...]], ...] = field(init=False)
     k_rest: str = field(init=False)
     orders: list[Order] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         assert self.product.depth <= LARGEST_PORTION, "a step is a portion"
         self.made = self._ids()
-        ids = [factor.id for factor in self.product.factors[1:]]
-        self.starts = tuple({id: self.draft.names.fresh(id) for id in ids} for _ in range(self.together + 1))
+        ids, count = [factor.id for factor in self.product.factors[1:]], self.columns // self.width
+        self.starts = tuple(
+            {id: tuple(self.draft.names.fresh(id) for _ in range(count)) for id in ids}
+            for _ in range(self.together + 1)
+        )
         self.k_rest = self.draft.names.fresh(f"{self.at.k}_rest")
 
     @property
@@ -79,23 +84,24 @@ class Portions:
     @property
     def together(self) -> int:
         """The steps of a turn: as many as leave the fewest over, where it is known how many there are."""
-        steps = constant_value(self.product.steps) or MOST_TOGETHER
-        return min(range(min(MOST_TOGETHER, steps), min(LEAST_TOGETHER, steps) - 1, -1), key=lambda n: steps % n)
+        most = max(1, min(MOST_STEPS, MOST_PIECES // (len(self.sums) * self.columns // self.width)))
+        steps = constant_value(self.product.steps) or most
+        return min(range(min(most, steps), min(most - most // 2, steps) - 1, -1), key=lambda n: steps % n)
 
     @property
     def in_pairs(self) -> bool:
-        """Whether registers hold two portions of all sums, and steps are no places of a window."""
-        return not self.product.window.loops and are_pairs(self.columns * len(self.sums))
+        """Whether there are two portions: steps are no places of a window."""
+        return not self.product.window.loops
 
     @property
     def width(self) -> int:
         """The columns of a portion."""
-        return portion_columns(self.columns)
+        return paired_columns(self.columns, len(self.sums)) if self.in_pairs else portion_columns(self.columns)
 
     @property
     def registers(self) -> int:
         """Those of a thread for portions."""
-        return self.columns * len(self.sums) if self.in_pairs else self.width // 2
+        return self.width if self.in_pairs else self.width // 2
 
     def zeros(self) -> tuple[Node, ...]:
         """What the sums begin with."""
@@ -139,19 +145,44 @@ class Portions:
         return self._by_turns(steps, of_turn, *all_[self.together :])
 
     def _pairs(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
-        held, n = (self._portion("even"), self._portion("odd")), self.together
-        ids = [*(self._ids() for _ in range(n - 1)), self.made]
-        turn = list(self._started(0, held[0], ids[0], product))
-        for number, own in enumerate(ids):
-            behind = 0 if number == n - 1 else 1
-            if behind:
-                turn += self._started(number + 1, held[(number + 1) % 2], ids[number + 1], product)
-            turn += self._finished(behind, held[number % 2], own)
+        held = self._portion("even"), self._portion("odd")
+        turn = self._turn(range(self.together), held, product)
         if self._rest(steps) == ZERO:
-            return self._by_turns(steps, tuple(turn))
-        last = self._ids()
-        alone = (*self._started(n, held[0], last, product), *self._finished(0, held[0], last))
-        return self._by_turns(steps, tuple(turn), alone)
+            return self._by_turns(steps, turn)
+        return self._by_turns(steps, turn, self._turn(range(self.together, self.together + 1), held, product))
+
+    def _turn(self, steps: range, held: tuple[str, str], product: Product) -> tuple[Node, ...]:
+        """The products of some steps, a piece of columns of a sum at a time, into one portion and the other; what one
+        has is added while the other is made."""
+        each = range(self.columns // self.width)
+        pieces = [(step, number, piece) for step in steps for number in range(len(self.sums)) for piece in each]
+        nodes = list[Node]()
+        for n, (step, number, piece) in enumerate(pieces):
+            into, factor = held[n % 2], self.product.factors[1 + number]
+            made = self.starts[step][factor.id][piece]
+            ring = (Wait(pipe=self.at.ring),) if (number, piece) == (0, 0) else ()
+            into_sums = product(made, number, into, self.width, const(self.width * piece))
+            nodes += [*ring, Fence(kind=FenceKind.WGMMA), into_sums, Close(kind=GroupKind.WGMMA)]
+            for last in ([n - 1] if n else []) + ([n] if n == len(pieces) - 1 else []):
+                nodes += self._finished(pieces, last, held[last % 2], behind=n - last)
+        return tuple(nodes)
+
+    def _finished(
+        self, pieces: Sequence[tuple[int, int, int]], n: int, portion: str, *, behind: int
+    ) -> tuple[Node, ...]:
+        """A piece is added when its products are over, of which so many groups are behind. The slot of a step is free
+        when those of its last piece are."""
+        step, number, piece = pieces[n]
+        over = n + 1 == len(pieces) or pieces[n + 1][0] != step
+        last = (self.together - 1, number, self.columns // self.width - 1)
+        id = self.made[number] if pieces[n] == last else self.draft.names.fresh(self.made[number])
+        start = self.starts[step][self.product.factors[1 + number].id][piece]
+        self.orders.append(order(start, id, portion, Hazard.FLOW, Scope.WARP, self.span))
+        return (
+            WaitGroup(kind=GroupKind.WGMMA, behind=behind),
+            *((self._released(behind),) if over else ()),
+            self._adds(id, self.sums[number], portion, const(self.width * piece)),
+        )
 
     def _by_turns(self, steps: IndexExpr, turn: tuple[Node, ...], alone: tuple[Node, ...] = ()) -> tuple[Node, ...]:
         turns, rest = combine(IndexOp.DIV, steps, const(self.together)), self._rest(steps)
@@ -166,32 +197,11 @@ class Portions:
         """How many steps are in no turn."""
         return combine(IndexOp.MOD, steps, const(self.together))
 
-    def _started(
-        self, number: int, portion: tuple[str, ...], ids: tuple[str, ...], product: Product
-    ) -> tuple[Node, ...]:
-        """The products of a step, each into its own registers, which those of `ids` add."""
-        starts = tuple(self.starts[number][factor.id] for factor in self.product.factors[1:])
-        for start, id, own in zip(starts, ids, portion, strict=True):
-            self.orders.append(order(start, id, own, Hazard.FLOW, Scope.WARP, self.span))
-        numbered = enumerate(zip(starts, portion, strict=True))
-        return (
-            Wait(pipe=self.at.ring),
-            Fence(kind=FenceKind.WGMMA),
-            *(product(id, of, into, self.columns, ZERO) for of, (id, into) in numbered),
-            Close(kind=GroupKind.WGMMA),
-        )
-
-    def _finished(self, behind: int, portion: tuple[str, ...], ids: tuple[str, ...]) -> tuple[Node, ...]:
-        """A portion is added when its products are over, of which so many groups are behind."""
-        pairs = zip(ids, self.sums, portion, strict=True)
-        added = (self._adds(id, sums, own, ZERO) for id, sums, own in pairs)
-        return WaitGroup(kind=GroupKind.WGMMA, behind=behind), self._released(behind), *added
-
     # ---- some columns at a time ----
 
     def _pieces(self, steps: IndexExpr, product: Product) -> tuple[Node, ...]:
         """The slot of a step is free when the products of its last columns are over."""
-        (portion, *_), pieces = self._portion("portion"), self.columns // self.width
+        portion, pieces = self._portion("portion"), self.columns // self.width
         body: tuple[Node, ...] = (Wait(pipe=self.at.ring),)
         last = len(self.sums) - 1
         for number, (id, sums) in enumerate(zip(self.made, self.sums, strict=True)):
@@ -217,12 +227,10 @@ class Portions:
     def _ids(self) -> tuple[str, ...]:
         return tuple(self.draft.names.fresh(f"{factor.id}_added") for factor in self.product.factors[1:])
 
-    def _portion(self, word: str) -> tuple[str, ...]:
-        """Registers for a portion of each sum."""
+    def _portion(self, word: str) -> str:
+        """Registers for a portion."""
         layout, reason = wgmma_sums(GROUP_ROWS, self.width), "a portion of the sums of a warpgroup"
-        wanted, local = f"{self.product.result[0]}_{word}", self.draft.local
-        count = len(self.sums) if self.in_pairs else 1
-        return tuple(local(wanted, F32, Memory.REG, layout, reason, span=self.span) for _ in range(count))
+        return self.draft.local(f"{self.product.result[0]}_{word}", F32, Memory.REG, layout, reason, span=self.span)
 
     def _released(self, behind: int) -> Node:
         return first_lane(self.at.lane, Release(pipe=self.at.ring, behind=behind))

@@ -36,8 +36,8 @@ class Turn:
 
     k: str
     steps: int
-    read_by: Mapping[str, str]
-    freed_by: Mapping[str, str]
+    read_by: Mapping[str, tuple[str, ...]]
+    freed_by: Mapping[str, tuple[str, ...]]
     apart: int
 
 
@@ -64,7 +64,7 @@ class WayIn:
         loaded: str | None = None,
     ) -> None:
         self.draft, self.product, self.at, self.ranks = draft, product, at, ranks
-        itself = {factor.id: factor.id for factor in product.factors[1:]}
+        itself = {factor.id: (factor.id,) for factor in product.factors[1:]}
         self.turn = turn = turn or Turn(k=at.k, steps=1, read_by=itself, freed_by=itself, apart=stages)
         self.loaded = loaded
         self.rows, self.columns, self.factors = rows, columns, (product.columns, *product.beside)
@@ -170,13 +170,12 @@ class WayIn:
         scope = Scope.BLOCK if own else Scope.CLUSTER
         turn, at = self.turn, self.turn.k
         readers = self.factors if factor is self.product.rows else (factor,)
-        read = [(turn.read_by[reader.id], turn.freed_by.get(reader.id, "")) for reader in readers]
+        read, freed = ([name for own in readers for name in by[own.id]] for by in (turn.read_by, turn.freed_by))
         if factor is self.product.rows and self.loaded is not None:
-            read = [(self.loaded, self.loaded)]
-        for by, freed in read:
-            self.orders.append(order(id, by, tile, Hazard.FLOW, scope, self.span))
-            if turn.apart:
-                self.orders.append(order(freed, id, tile, Hazard.ANTI, scope, self.span, at, turn.apart))
+            read = freed = [self.loaded]
+        self.orders += [order(id, by, tile, Hazard.FLOW, scope, self.span) for by in read]
+        if turn.apart:
+            self.orders += [order(by, id, tile, Hazard.ANTI, scope, self.span, at, turn.apart) for by in freed]
         return Copy(
             id=id,
             source=view(self.draft, factor.buffer, *(in_terms(s, of) for s in factor.subscripts)),

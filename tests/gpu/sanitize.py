@@ -69,7 +69,14 @@ def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
     odd = {"M": 200, "N": 135, "K": 131}
     yield "laid", text("nn"), None, "sm_90a", {"M": 520, "N": 519, "K": 515}
     yield "laid", text("tt"), None, "sm_90", {"M": 520, "N": 519, "K": 515}
-    yield "fma", text("nn", "f64"), None, "sm_90a", odd
+    yield "fma", text("nn", "f64").replace("} }", "} #strict }", 1), None, "sm_90a", odd
+    for case in HEADS:
+        way = Candidate(launches={"g_0": replace(SMALL, depth=8 if case == "nt" else 16, stages=2)})
+        yield "warps f64", text(case, "f64"), way, "sm_90a", odd
+    turned = replace(piped(128, 96, cluster=2), along="i", across="j", tile={"j": 128, "i": 96})
+    for case, loaded in (("tt", piped(64, 64)), ("nn", turned)):
+        program = text(case, "f32").replace("} }", "} #tf32 }", 1)
+        yield "loaded rows", program, Candidate(launches={"g_0": loaded}), "sm_90a", SIZES
     shared = replace(SHARED, persistent=24)
     for case in ("nt", "tn"):
         yield "shared", text(case), Candidate(launches={"g_0": shared}), "sm_90a", SIZES
