@@ -24,6 +24,7 @@ from texpr.grammar.permissions import may_use_tf32, stages_of
 from texpr.grammar.types import F32
 from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
+from texpr.polyhedral.map.multiplied import paired_columns
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_HELD, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
@@ -57,7 +58,8 @@ DEEP_STAGES = 8  # where memory takes longest: of 16 x 4096 x 4096, 16 stages of
 FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
 AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
-PORTIONS = 1.06  # what adding portions of sums of f8 costs
+PORTIONS = ((112, 1.12), (64, 1.06), (0, 1.14))  # what adding portions of more columns costs, of sums of f8,
+PIECES = 1.22  # and what those of a window do
 TURNS = 1.02  # what smaller tiles cost in power
 OPERATIONS = dict.fromkeys((Fn.EXPM1, Fn.LOG, Fn.LOG2, Fn.LOG1P, Fn.POW, Fn.TANH, Fn.SIN, Fn.COS, Fn.XLOGY), 12) | {
     Fn.ERF: 16, Fn.NORMCDF: 9, Fn.SQRT: 6, Fn.RSQRT: 6, Fn.DIV: 4, Fn.EXP: 3, Fn.EXP2: 3, Fn.SIGMOID: 2,
@@ -215,7 +217,8 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[floa
     step *= HALVES if tile.columns % PANEL else 1.0
     step *= PAIRS if tile.cluster > 1 and tile.groups == 1 else 1.0
     if product.in_portions:
-        step *= PORTIONS
+        width = paired_columns(tile.columns, product.sums)
+        step *= PIECES if product.window.loops else next(cost for most, cost in PORTIONS if width > most)
     area = tile.rows * wide / AREA
     (operations, reads), around = finish_of(product), TILE_US + AREA_US * area
     steps = -(-problem.representative(product.steps, {}) // tile.split)

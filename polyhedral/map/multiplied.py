@@ -12,7 +12,7 @@ MOST_ADDED = 1 << 13  # times that products are added to an f32 sum without a wi
 ADDED_BYTES = 32  # of each row of a factor, that are multiplied at once
 MOST_COUNTED = 1 << 30
 PORTION_ROOM = 192  # registers of a thread for sums and two portions: one for two columns
-MOST_PORTION = 128  # columns, of which there are registers for beside all sums of a thread
+PORTION_SUMS = 64  # of a thread, for twice as many columns: there are registers for them beside all its sums
 LEAST_SUMMED = MOST_ADDED * ADDED_BYTES // F32.size_bytes  # products that every sum may have
 
 
@@ -48,5 +48,5 @@ def paired_columns(columns: int, sums: int) -> int:
 
 def portion_columns(columns: int) -> int:
     """The columns of a portion by itself."""
-    pieces = next(n for n in range(1, columns + 1) if columns % n == 0 and columns // n <= MOST_PORTION)
+    pieces = next(n for n in range(1, columns + 1) if columns % n == 0 and columns // n <= 2 * PORTION_SUMS)
     return columns // pieces
