@@ -23,6 +23,7 @@ class CopyRules:
     rings: RingRules
     groups: dict[tuple[int, int, int, GroupKind], list[list[int]]] = field(default_factory=dict)
     latest: dict[tuple[int, int, int], int] = field(default_factory=dict)  # by thread: its last product
+    over: dict[tuple[int, int, int, GroupKind, Until], int] = field(default_factory=dict)  # groups waited for so far
 
     def issue(self, node: Copy, number: int, event: Event) -> None:
         """A copy that is over later: its group, its pipe, and the blocks that may not end before it is over."""
@@ -80,13 +81,16 @@ class CopyRules:
             self._of(event, thread, node.kind).append([])
 
     def wait(self, node: WaitGroup, number: int, event: Event) -> None:
+        """What is over when threads go on: what an earlier wait of a thread was for is, as it comes after that."""
         over = self.points.reads if node.until is Until.READ else self.points.writes
         for thread in self.points.threads(number):
-            closed = self._of(event, thread, node.kind)[:-1]
-            for group in closed[: len(closed) - node.behind]:
+            groups, key = self._of(event, thread, node.kind), (event.launch, event.block, thread, node.kind, node.until)
+            before, closed = self.over.get(key, 0), max(0, len(groups) - 1 - node.behind)
+            for group in groups[before:closed]:
                 for issued in group:
                     for other in self._together(node.kind, issued, thread):
                         self.points.graph.edge(over(issued, other), self.points.goes_on(number, thread))
+            self.over[key] = max(before, closed)
 
     def _together(self, kind: GroupKind, issued: int, thread: int) -> list[int]:
         """Whose share of what was issued a thread waits for: its own, or of products that of its whole warp."""

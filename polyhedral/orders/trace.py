@@ -133,8 +133,9 @@ def _leave_alike(trace: Trace, blocks: Sequence[int]) -> None:
     if any(order.scope is Scope.GRID for order in orders):
         return
     happens: dict[int, list[Hashable]] = {block: [] for block in blocks}
+    asked: _Asked = {}
     for event in trace.events:
-        happens[event.block].append(_happening(event, buffers))
+        happens[event.block].append(_happening(event, buffers, asked))
     clusters = dict.fromkeys(grid.cluster_of(block) for block in blocks)
     kinds = {tuple(tuple(happens[block]) for block in cluster): cluster for cluster in reversed(clusters)}
     kept = {block for cluster in kinds.values() for block in cluster}
@@ -142,9 +143,39 @@ def _leave_alike(trace: Trace, blocks: Sequence[int]) -> None:
     trace.events[:] = [event for event in trace.events if event.block in kept]
 
 
-def _happening(event: Event, buffers: Mapping[str, MappedBuffer]) -> Hashable:
+def likeness(trace: Trace) -> Hashable | None:
+    """All that the rules ask of a trace but the numbers of its blocks: where that of another one of the same program is
+    equal, what is wrong in one is wrong in the other. None where blocks of a launch tell one another something, which
+    is by their numbers."""
+    if any(isinstance(node, AMONG_BLOCKS) for launch in trace.launches for node in every_node(launch.body)):
+        return None
+    buffers = trace.program.buffers
+    places = [{block: place for place, block in enumerate(blocks)} for blocks in trace.blocks]
+    clusters = tuple(
+        tuple(tuple(own.get(other) for other in grid.cluster_of(block)) for block in own)
+        for own, grid in zip(places, trace.grids, strict=True)
+    )
+    asked: _Asked = {}
+    happens = ((e.launch, places[e.launch][e.block], _happening(e, buffers, asked)) for e in trace.events)
+    return clusters, tuple(happens)
+
+
+_Asked = dict[int, tuple[tuple[IndexExpr, frozenset[str]], ...]]
+"""By the identity of a node: the expressions of which a rule asks the values, with the names in them."""
+
+
+def _happening(event: Event, buffers: Mapping[str, MappedBuffer], asked: _Asked) -> Hashable:
     """All of an event that a rule asks of, but its block's number: of its values those of a rank, or of a box."""
     node = event.node
+    if id(node) not in asked:
+        asked[id(node)] = tuple(_asked_of(node, buffers))
+    values = tuple(event.value(expr).tobytes() for expr, used in asked[id(node)] if used <= event.values.keys())
+    return id(node), event.part, event.team.tobytes(), event.who.tobytes(), tuple(event.names.items()), values
+
+
+def _asked_of(
+    node: Sync | Last | Operator, buffers: Mapping[str, MappedBuffer]
+) -> Iterator[tuple[IndexExpr, frozenset[str]]]:
     asked: list[IndexExpr | Gather] = []
     if isinstance(node, Operator):
         elements = (*((read.buffer, read.subscripts) for read in node.reads), *node.writes)
@@ -152,9 +183,7 @@ def _happening(event: Event, buffers: Mapping[str, MappedBuffer]) -> Hashable:
     if isinstance(node, Copy):
         asked += (extent for _, extent in node.over)
         asked += () if node.rank is None else (node.rank,)
-    known = (expr for expr in asked if not isinstance(expr, Gather) and names(expr) <= set(event.values))
-    values = tuple(event.value(expr).tobytes() for expr in known)
-    return id(node), event.part, event.team.tobytes(), event.who.tobytes(), tuple(event.names.items()), values
+    yield from ((expr, frozenset(names(expr))) for expr in asked if not isinstance(expr, Gather))
 
 
 def _standing_for_all(launch: Launch, grid: Grid) -> Sequence[int]:
@@ -285,7 +314,7 @@ class _Block:
             self._nodes(node.body, here)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Here:
     """What is around a list of nodes."""
 
@@ -297,7 +326,8 @@ class _Here:
     on_data: bool = False
 
     def having(self, name: str, value: Any) -> "_Here":
-        return replace(self, values={**self.values, name: value})
+        values = {**self.values, name: value}
+        return _Here(self.team, self.part, self.who, self.names, values, self.on_data)
 
     def first(self) -> Mask:
         """The first thread of the team, if it is here."""

@@ -5,8 +5,9 @@ seeded schedules. Where neither finds anything, the change is harmless, and `HAR
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +23,12 @@ from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait
-from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.mapped.sync import Acquire, Commit, End, Pipe, PipeKind, Release, Wait, WaitGroup
+from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
-from texpr.polyhedral.orders import flow
+from texpr.polyhedral.orders import flow, happens
 from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.orders.trace import Fault
 from texpr.polyhedral.simulate.stage import simulate
 
 HARMLESS = (
@@ -304,3 +306,36 @@ def test_facts_that_allow_no_great_sizes_leave_those_of_tiles() -> None:
     text += "par B b, M i, N j { C[b, i, j] = sum K k { A[b, i, k] * X[b, k, j] } } }"
     whole = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map").mapping.program  # it checks the syncs
     assert any(launch.pipes for launch in launches(whole.host))
+
+
+def test_what_happens_alike_at_several_sizes_is_checked_once_and_what_is_wrong_at_one_is_said() -> None:
+    only = ring(2)
+    tried, known = list(happens.small_sizes(only)), set[Hashable]()
+    assert [happens.faults(only, sizes, known) for sizes in (*tried, *tried)] == [()] * (2 * len(tried))
+    assert len(known) == len(tried) > 2  # another number of turns is something else
+    early = next(changed for text, changed in spoiled(only) if text == "drop release ring")
+    alone = [happens.faults(early, sizes) for sizes in tried]
+    assert any(alone) and [happens.faults(early, sizes, set()) for sizes in tried] == alone
+    known = set()
+    assert [happens.faults(early, sizes, known) for sizes in (*tried, *tried)] == [*alone, *alone]
+
+
+def _behind(node: Any, behind: int) -> Any:
+    """A tree whose waits for groups leave so many of them."""
+    if isinstance(node, tuple):
+        return tuple(_behind(each, behind) for each in node)
+    if isinstance(node, WaitGroup):
+        return replace(node, behind=behind)
+    return replace(node, body=_behind(node.body, behind)) if isinstance(node, Loop | Guard | Launch) else node
+
+
+def test_a_wait_that_leaves_more_groups_than_there_are_waits_for_none() -> None:
+    graph = GRAPHS["groups"].program
+
+    def found(behind: int) -> list[tuple[Fault, ...]]:
+        left = replace(graph, host=_behind(graph.host, behind))
+        return [happens.faults(left, {"K": turns}) for turns in (1, 2)]
+
+    assert not any(found(0)) and all(found(3))
+    assert [found(behind) for behind in range(4, 9)] == [found(20)] * 5
+    assert all("nothing orders S0 before S2 on a" in {one.message for one in each} for each in found(20))
