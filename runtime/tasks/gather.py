@@ -28,7 +28,7 @@ def gather(ranks: "Ranks", tensor: Tensor) -> Array:
     for block in tensor.blocks():
         if block.is_zero:
             continue
-        if homes.spot(block).rank == ranks.rank:
+        if homes.is_at_hand(block):
             tensor.put_into(whole, block, block.home)
         else:
             arriving.append((block, numpy.empty(block.shape, tensor.dtype)))

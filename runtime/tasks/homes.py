@@ -3,7 +3,8 @@ at the same place of their streams of submissions.
 
 A tensor has one region, of which each rank has a part with the blocks whose home it is, one behind the other in
 row-major order. So every rank knows where each block is, and asks nobody. A tensor's data is copied there when the
-first task on it is submitted, and back when the engine ends: each rank has its own blocks then.
+first task on it is submitted, and back when the engine ends: each rank has its own blocks then. Where a rank reaches
+the other ranks' parts (`Transport.reach`), the home of every block is at hand, and is used where it is.
 
     2 ranks, A in 2 x 2 blocks of 512 bytes, cyclic      rank 0: A[0, 0] at 0, A[1, 0] at 512
                                                          rank 1: A[0, 1] at 0, A[1, 1] at 512
@@ -26,12 +27,14 @@ ELSEWHERE = (REMOTE,) * 4
 class _Laid:
     """Where the blocks of a tensor are. `name` is the tensor's, with a number where others have it."""
 
-    __slots__ = ("name", "region", "sizes", "spots")
+    __slots__ = ("lent", "name", "near", "region", "sizes", "spots")
 
     def __init__(self, region: int, name: str, ranks: int) -> None:
         self.region, self.name = region, name
         self.sizes = [0] * ranks  # bytes
         self.spots: dict[int, Spot] = {}  # by the number of the block; zero blocks have none
+        self.near = False  # the homes of all blocks are at hand
+        self.lent: list[tuple[Block, Any]] = []  # other ranks' blocks that are, and what this rank had of them
 
 
 class Homes:
@@ -65,10 +68,18 @@ class Homes:
 
     def move_in(self, transport: Transport, tensor: Tensor, laid: _Laid) -> None:
         """Make the region, with the values that the tensor has here; all ranks do."""
-        memory = transport.expose(laid.region, laid.sizes[self._rank])
-        for block in self._own(tensor, laid):
-            start = laid.spots[block.number].offset
-            block.move_home(memory[start : start + block.size_bytes].view(tensor.dtype).reshape(block.shape))
+        own = transport.expose(laid.region, laid.sizes[self._rank])
+        parts = [own if rank == self._rank else transport.reach(laid.region, rank) for rank in range(self._size)]
+        laid.near = all(part is not None for part in parts)
+        for block in tensor.blocks():
+            if block.is_zero or parts[laid.spots[block.number].rank] is None:
+                continue
+            _, rank, start = laid.spots[block.number]
+            memory = parts[rank][start : start + block.size_bytes].view(tensor.dtype).reshape(block.shape)
+            if rank == self._rank:
+                block.move_home(memory)
+            else:
+                laid.lent.append((block, block.lend_home(memory)))
         transport.barrier()
         self._laid[tensor] = laid
 
@@ -83,7 +94,12 @@ class Homes:
         """The nodes at which workers at home have a block, by the mode of the access."""
         if block.is_zero:
             return AT_HOME
-        return HERE if self.spot(block).rank == self._rank else ELSEWHERE
+        return HERE if self.is_at_hand(block) else ELSEWHERE
+
+    def is_at_hand(self, block: Block) -> bool:
+        """Whether the block's memory at home can be used by this rank as it is."""
+        laid = self._laid[block.tensor]
+        return laid.near or laid.spots[block.number].rank == self._rank
 
     def spot(self, block: Block) -> Spot:
         return self._laid[block.tensor].spots[block.number]
@@ -113,8 +129,12 @@ class Homes:
         while self._left < len(self._tensors):
             tensor = self._tensors[self._left]
             self._left += 1
-            for block in self._own(tensor, self._laid[tensor]) if tensor in self._laid else ():
-                block.leave_home()
+            laid = self._laid.get(tensor)
+            if laid is not None:
+                for block in self._own(tensor, laid):
+                    block.leave_home()
+                for block, before in laid.lent:
+                    block.lend_home(before)
 
     def regions(self) -> list[int]:
         return [laid.region for laid in self._laid.values()]

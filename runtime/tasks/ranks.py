@@ -16,9 +16,9 @@ The machine of residency is as on one rank, with one more memory, `REMOTE`, for 
 whose home is elsewhere. Terms of a sum are gathered there for all blocks, those of this rank too, and sent home by the
 transport, which alone adds atomically beside other ranks:
 
-    places, by the mode of an access     read    write    read_write    accumulate
-    the block's home is here             HOME    HOME     HOME          REMOTE
-    it is at another rank                REMOTE  REMOTE   REMOTE        REMOTE
+    places, by the mode of an access                 read    write    read_write    accumulate
+    the block's home is here, or can be reached      HOME    HOME     HOME          REMOTE
+    it is at another rank                            REMOTE  REMOTE   REMOTE        REMOTE
 
 An example on two ranks: A[0] has its home at rank 0, B[1] at rank 1, and `submit(f, read(A[0]), read_write(B[1]))`
 comes after tasks that write A[0] and B[1], each at its owner. The task runs at rank 1, the owner of what it writes.
@@ -162,18 +162,18 @@ class Ranks:
         residency, step = transfer.residency, transfer.step
         if step is Step.FILL or transfer.source != HOME:
             return False
-        spot = self.homes.spot(residency.key)
-        if spot.rank == self.rank and step is not Step.ADD:
+        if step is not Step.ADD and self.homes.is_at_hand(residency.key):
             return False
+        spot = self.homes.spot(residency.key)
         buffer = residency.buffers[transfer.node]
         self.courier.post(Move(KINDS[step], spot, buffer, lambda why: self.flow.carried(transfer, why)))
         return True
 
     def sends(self, commit: Commit) -> bool:
         """Whether a commit is the transport's; then it is on its way. Called without the lock; raises E0725."""
-        spot = self.homes.spot(commit.block)
-        if commit.op is Op.WRITE and spot.rank == self.rank:
+        if commit.op is Op.WRITE and self.homes.is_at_hand(commit.block):
             return False
+        spot = self.homes.spot(commit.block)
         if commit.op is not Op.WRITE:
             self._check_sum(commit.task, commit.block.tensor)
         with self.flow.lock:

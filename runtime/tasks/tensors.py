@@ -71,6 +71,11 @@ class Block:
             numpy.copyto(memory, self.home)
         self._home = memory
 
+    def lend_home(self, memory: Array) -> Array:
+        """From now on its memory at home is this one, with the values that are there; what it was."""
+        before, self._home = self._home, memory
+        return before
+
     def leave_home(self) -> None:
         """Its memory at home is ordinary memory again: the array's part that the tensor was given, or a copy."""
         values, self._home = self.home, None

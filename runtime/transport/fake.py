@@ -5,6 +5,7 @@
 What was put or added waits until somebody flushes it, and arrives then in any order; some of it arrives earlier, at any
 call. What is got is read at any time before it is there. Messages from one rank to another come late, but in order.
 Nothing is timed: delays count calls. So who forgets a flush reads old values, and who tells too early is believed.
+Ranks that are `near` reach each other's memory; additions go by the transport all the same.
 `silence` is the death of a rank: none of its messages arrives any more.
 """
 
@@ -22,9 +23,9 @@ from texpr.runtime.transport.local import at
 DELAY = 3  # calls that something may be late
 
 
-def fake(ranks: int, seed: int = 0, silence_s: float = 60.0) -> list["FakeRank"]:
+def fake(ranks: int, seed: int = 0, silence_s: float = 60.0, *, near: bool = False) -> list["FakeRank"]:
     """The transports of so many ranks."""
-    net = _Net(ranks, random.Random(seed))
+    net = _Net(ranks, random.Random(seed), near)
     return [FakeRank(net, rank, silence_s) for rank in range(ranks)]
 
 
@@ -41,8 +42,8 @@ class _Moving:
 class _Net:
     """What the ranks share."""
 
-    def __init__(self, ranks: int, rng: random.Random) -> None:
-        self.ranks, self.rng = ranks, rng
+    def __init__(self, ranks: int, rng: random.Random, near: bool) -> None:
+        self.ranks, self.rng, self.near = ranks, rng, near
         self.lock = threading.Lock()
         self.met = threading.Barrier(ranks)
         self.regions: list[dict[int, Array]] = [{} for _ in range(ranks)]
@@ -70,6 +71,9 @@ class FakeRank:
         memory = self._net.regions[self.rank][region] = numpy.zeros(size_bytes, numpy.uint8)
         self._net.met.wait()
         return memory
+
+    def reach(self, region: int, rank: int) -> Array | None:
+        return self._net.regions[rank][region] if self._net.near or rank == self.rank else None
 
     def conceal(self, region: int) -> None:
         self._net.met.wait()

@@ -67,6 +67,10 @@ class Transport(Protocol):
     def expose(self, region: int, size_bytes: int) -> Array:
         """A region with so many bytes at this rank, as zeros (of type u8). Meant for all ranks."""
 
+    def reach(self, region: int, rank: int) -> Array | None:
+        """A rank's part of a region, where this one can work in it as in its own: who is told of what another rank did
+        there finds it done. None where what the ranks have is apart; that is so for all ranks and regions alike."""
+
     def conceal(self, region: int) -> None:
         """Give up a region. Meant for all ranks."""
 

@@ -20,6 +20,9 @@ class Local:
         memory = self._regions[region] = numpy.zeros(size_bytes, numpy.uint8)
         return memory
 
+    def reach(self, region: int, rank: int) -> Array | None:
+        return self._regions[region]
+
     def conceal(self, region: int) -> None:
         del self._regions[region]
 

@@ -2,8 +2,8 @@
 
     mpiexec -n 2 python program.py        transport=mpi()
 
-Regions are windows that MPI allocates (where all ranks are on one host, in memory that they share), open to all ranks
-for as long as they live. Two rules of MPI are behind the rules of `interface`: a request of `Rput` or `Raccumulate`
+Regions are windows that MPI allocates, open to all ranks for as long as they live; where all ranks are on one host, in
+memory that they share, so that each reaches what the others have. Two rules of MPI are behind the rules of `interface`: a request of `Rput` or `Raccumulate`
 that is complete says nothing about the target, so what was put there is flushed; and an operation on a target may need
 that target to call MPI now and then, which its courier does. What moves no memory is a message of bytes.
 """
@@ -101,6 +101,8 @@ class MpiRank:
         self._windows: dict[int, Any] = {}
         self._unflushed: set[tuple[int, int]] = set()  # regions and ranks
         self._sending: list[Any] = []  # requests, which keep their messages alive
+        self._is_near = self._all_share_memory()
+        self._apart = api.Info.Create({"alloc_shared_noncontig": "true"})  # each rank's part begins a page of its own
         self._counter = api.Win.Allocate(8, 8, comm=self._comm)
         numpy.frombuffer(self._counter.tomemory(), numpy.int64)[0] = 0
         self._counter.Lock_all()
@@ -109,14 +111,34 @@ class MpiRank:
         atexit.register(self._end)
         sys.excepthook = self._uncaught
 
+    def _all_share_memory(self) -> bool:
+        """Whether all ranks are on one host, and MPI gives them memory that they share; it may have been told not to."""
+        host = self._comm.Split_type(self._api.COMM_TYPE_SHARED)
+        found: bool = host.Get_size() == self.size
+        host.Free()
+        if found:
+            try:
+                self._api.Win.Allocate_shared(8, 1, comm=self._comm).Free()
+            except self._api.Exception:
+                found = False
+        return bool(self._comm.allreduce(found, op=self._api.LAND))
+
     def expose(self, region: int, size_bytes: int) -> Array:
-        window = self._api.Win.Allocate(max(size_bytes, 8), 1, comm=self._comm)
+        windows = self._api.Win
+        allocate = windows.Allocate_shared if self._is_near else windows.Allocate
+        window = allocate(max(size_bytes, 8), 1, info=self._apart, comm=self._comm)
         memory = numpy.frombuffer(window.tomemory(), numpy.uint8)[:size_bytes]
         memory.fill(0)
         window.Lock_all()
         self._windows[region] = window
         self._comm.Barrier()
         return memory
+
+    def reach(self, region: int, rank: int) -> Array | None:
+        if not self._is_near:
+            return None
+        memory, _ = self._windows[region].Shared_query(rank)
+        return numpy.frombuffer(memory, numpy.uint8)
 
     def conceal(self, region: int) -> None:
         window = self._windows.pop(region)

@@ -4,7 +4,7 @@
 
 The programs are those of `task_stress`: tasks fail, give up, have children, ask for what they did not declare. Each
 rank is an engine with a fake transport, which delays and reorders whatever it may; where tasks and blocks are is
-random, too. All ranks must end with the sequential values, and with the same blocks without values. `--break` takes a
+random, too, and so is whether ranks reach each other's memory. All ranks must end with the sequential values, and with the same blocks without values. `--break` takes a
 step out of the protocol, after which a wrong value must be found.
 """
 
@@ -130,7 +130,7 @@ def try_seed(seed: int, tasks: int) -> None:
     if seed % 2:
         program = calm(program)
     before = threading.active_count()
-    ranks = fake(rng.choice((2, 3)), seed)
+    ranks = fake(rng.choice((2, 3)), seed, near=rng.random() < 0.5)
     results = on_ranks(ranks, lambda rank: run_rank(program, rank, options, distribution))
     assert threading.active_count() == before, "a thread is left"
     wanted = list(expected(program))

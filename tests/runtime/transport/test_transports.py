@@ -9,7 +9,11 @@ from rank_stress import on_ranks
 
 from texpr.runtime.transport import Local, Spot, Transport, fake
 
-ENGINES: dict[str, Callable[[], list[Any]]] = {"local": lambda: [Local()], "fake": lambda: fake(3, seed=5)}
+ENGINES: dict[str, Callable[[], list[Any]]] = {
+    "local": lambda: [Local()],
+    "fake": lambda: fake(3, seed=5),
+    "near": lambda: fake(3, seed=5, near=True),
+}
 
 
 def over(transport: Transport, handle: Any) -> None:
@@ -39,6 +43,15 @@ def exchange(transport: Transport) -> tuple[list[int], list[int], int, bytes]:
     assert heard(transport) == (before, b"first")
     _, said = heard(transport)
     transport.barrier()
+    reached = transport.reach(7, after)
+    if reached is not None:
+        there = reached.view(numpy.int64)
+        assert there[1:3].tolist() == [transport.rank + 1, 5]
+        there[7] = transport.rank
+    transport.barrier()
+    if transport.reach(7, before) is not None:
+        assert home[7] == before
+        home[7] = 0
     got = numpy.empty(2, numpy.int64)
     over(transport, transport.nb_get(Spot(7, 0, 32), got))
     mine = home.tolist()
