@@ -31,6 +31,7 @@ from texpr.runtime.tasks.tensors import Block, Tensor
 
 NO_TENSORS: dict[Tensor, Right] = {}  # never changed
 _TEMP = Mode.TEMP
+_RIGHTS = {int(right): right for right in Right}  # found faster than a call of the class finds them
 
 
 class Grants:
@@ -49,7 +50,7 @@ class Grants:
     @property
     def blocks(self) -> dict[Block, Right]:
         if self._blocks is None:
-            self._blocks = {block: Right(mode) for mode, block, _ in self.touched}
+            self._blocks = {block: _RIGHTS[mode] for mode, block, _ in self.touched}
         return self._blocks
 
     def right(self, block: Block) -> Right | None:

@@ -117,7 +117,8 @@ class Holdings:
 
     def fits(self, task: Task, node: int) -> bool:
         """Whether a task can run at a node at all."""
-        return self.nodes[self.away(node)].holds(self._needs(task, node))
+        memory = self.nodes[self.away(node)]
+        return memory.bound is None or memory.holds(self._needs(task, node))
 
     def _needs(self, task: Task, node: int) -> int:
         """All bytes of a task's buffers, those of its own among them."""

@@ -72,10 +72,13 @@ class Homes:
         parts = [own if rank == self._rank else transport.reach(laid.region, rank) for rank in range(self._size)]
         laid.near = all(part is not None for part in parts)
         for block in tensor.blocks():
-            if block.is_zero or parts[laid.spots[block.number].rank] is None:
+            if block.is_zero:
                 continue
             _, rank, start = laid.spots[block.number]
-            memory = parts[rank][start : start + block.size_bytes].view(tensor.dtype).reshape(block.shape)
+            part = parts[rank]
+            if part is None:
+                continue
+            memory = part[start : start + block.size_bytes].view(tensor.dtype).reshape(block.shape)
             if rank == self._rank:
                 block.move_home(memory)
             else:

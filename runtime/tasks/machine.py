@@ -14,7 +14,8 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.runtime.tasks.residency import GRANTED, HOME, READY, UNALLOCATED, Chain, Outcome, Residency, Transfer, check
 from texpr.runtime.tasks.states import TABLES, Cell, Need, Op, Others, State, Step, Tables
 
-_SHARE, _FLUSH = Need.SHARE, Op.FLUSH  # names of the module are found faster than members
+_SHARE, _FLUSH = Need.SHARE, Op.FLUSH  # names of the module are found faster than members,
+_SYNC, _INVALIDATE, _SETTLE = int(Others.SYNC), int(Others.INVALIDATE), int(Others.SETTLE)  # and numbers than flags
 
 
 class Memory(Protocol):
@@ -252,23 +253,23 @@ class Machine:
 
     def _stages(self, residency: Residency, node: int, cell: Cell) -> list[list[tuple[Step, int]]] | None:
         """The transfers that an operation needs, as steps and nodes; None where it must wait for other nodes."""
-        state, others = residency.state, cell.others
+        state, others = residency.state, int(cell.others)
         home = []
         for other, at in enumerate(state):
             if other == node:
                 continue
             busy = residency.holders[other] or residency.incoming[other] or residency.outgoing[other]
             if other == HOME:
-                if others & Others.INVALIDATE and busy:
+                if others & _INVALIDATE and busy:
                     return None
-                if others & Others.SETTLE and (at is State.DIRTY or (at is READY and residency.holders[HOME])):
+                if others & _SETTLE and (at is State.DIRTY or (at is READY and residency.holders[HOME])):
                     return None
                 continue
-            if at is State.DIRTY and others & (Others.SYNC | Others.SETTLE):
+            if at is State.DIRTY and others & (_SYNC | _SETTLE):
                 home.append((Step.PUT, other))
-            elif at is State.PARTIAL and others & Others.SYNC:
+            elif at is State.PARTIAL and others & _SYNC:
                 home.append((Step.ADD, other))
-            elif not (others & Others.INVALIDATE or (others & Others.SETTLE and at is READY)):
+            elif not (others & _INVALIDATE or (others & _SETTLE and at is READY)):
                 continue
             if busy:
                 return None
@@ -297,21 +298,21 @@ class Machine:
 
     def _change(self, residency: Residency, node: int, cell: Cell) -> None:
         """The states after an operation has begun."""
-        state, others = residency.state, cell.others
+        state, others = residency.state, int(cell.others)
         before = tuple(state)
         adds_all = any(Step.ADD_ALL in stage for stage in cell.stages)
         for other, at in enumerate(state):
             if other in (node, HOME):
                 continue
-            if at is State.DIRTY and others & Others.SYNC:
+            if at is State.DIRTY and others & _SYNC:
                 state[other] = READY
-            elif at is State.PARTIAL and (others & Others.SYNC or adds_all):
+            elif at is State.PARTIAL and (others & _SYNC or adds_all):
                 state[other] = State.UNINITIALISED
-            if others & Others.INVALIDATE and state[other] > State.UNINITIALISED:
-                if others == Others.INVALIDATE and at in (State.DIRTY, State.PARTIAL) and not adds_all:
+            if others & _INVALIDATE and state[other] > State.UNINITIALISED:
+                if others == _INVALIDATE and at in (State.DIRTY, State.PARTIAL) and not adds_all:
                     residency.undo = (node, before)  # what only they have is lost when the writer takes its buffer
                 state[other] = State.UNINITIALISED
-            if others & Others.SETTLE and state[other] in (READY, State.DIRTY):
+            if others & _SETTLE and state[other] in (READY, State.DIRTY):
                 state[other] = State.UNINITIALISED
         state[node] = cell.next
 

@@ -322,6 +322,10 @@ class Ranks:
         if rank is not None:
             self._show(rank)
 
+    def is_busy(self) -> bool:
+        running, workers = self.flow.running, self.flow.workers
+        return all(running[node] >= workers[node] for node in self.flow.load)
+
     def is_in_doubt(self) -> bool:
         with self.flow.lock:
             rank = self._stream.ahead()

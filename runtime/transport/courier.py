@@ -9,8 +9,10 @@ the engine's lock, and the courier holds none.
 
 What all ranks must do in one order (regions, barriers, the end) they do when rank 0, whom each tells that it has come
 so far, says so: nobody waits inside the transport for a rank that is busy elsewhere. Where nothing moves, the courier
-sleeps, twice as long each time up to a limit, which grows with the silence; a job wakes it. Each rank listens to the
-one before it, which says something at least every second: who is silent for longer than `silence_s` is lost (E0727).
+sleeps, twice as long each time up to a limit, which grows with the silence; a job wakes it. It sleeps long at once
+where all workers have something to do: then nobody waits for what it hears, and it does not take their cores. Each rank
+listens to the one before it, which says something at least every second: who is silent for longer than `silence_s` is
+lost (E0727).
 
 Messages are JSON lists `[life, kind, …]`; `life` counts the engines on this transport, so that none hears the last
 words of the one before.
@@ -29,6 +31,7 @@ from texpr.runtime.transport.interface import Array, Kind, Spot, Transport
 
 BEAT_S = 1.0  # a rank that has nothing to say says so
 SHORTEST_S, LONGEST_S = 2e-5, 1e-3  # sleeps where nothing moves
+BUSY_S = 2e-3  # the sleep where all workers have something to do
 QUIET_S, QUIET = 5e-3, 0.03  # the longest of all, and a share of the time since anything moved
 PATIENCE_S = 10.0  # that a rank waits at its end for others, once one of them is known to have failed
 
@@ -39,6 +42,9 @@ class Receiver(Protocol):
     def heard(self, rank: int, message: list[Any]) -> None: ...
     def lost(self, rank: int, why: str) -> None: ...
     def broken(self, why: BaseException) -> None: ...
+    def is_busy(self) -> bool:
+        """Whether all workers have something to do; it may be asked without a lock."""
+
     def is_in_doubt(self) -> bool:
         """Whether it is not known yet that all ranks did the same; asked at rank 0 before all of them end."""
 
@@ -172,6 +178,8 @@ class Courier:
             self._watch()
             if moved:
                 pause, last = SHORTEST_S, time.monotonic()
+            elif not self._under_way and self._receiver.is_busy():
+                pause = BUSY_S
             else:
                 quiet = 0.0 if self._under_way else min(QUIET * (time.monotonic() - last), QUIET_S)
                 pause = min(2 * pause, max(LONGEST_S, quiet))

@@ -21,6 +21,7 @@ Without the flush rank 1 may read what was there before: the fake transport make
 """
 
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy
@@ -48,6 +49,7 @@ SUMMED = {f"{sign}int{bits}": f"{sign.upper()}INT{bits}_T" for sign in ("", "u")
 SUMMED |= {"float32": "FLOAT", "float64": "DOUBLE"}
 
 
+@cache  # a type's name takes NumPy longer than all else of a submission
 def is_summed(dtype: Any) -> bool:
     return numpy.dtype(dtype).name in SUMMED
 

@@ -3,9 +3,10 @@
     mpiexec -n 2 python program.py        transport=mpi()
 
 Regions are windows that MPI allocates, open to all ranks for as long as they live; where all ranks are on one host, in
-memory that they share, so that each reaches what the others have. Two rules of MPI are behind the rules of `interface`: a request of `Rput` or `Raccumulate`
-that is complete says nothing about the target, so what was put there is flushed; and an operation on a target may need
-that target to call MPI now and then, which its courier does. What moves no memory is a message of bytes.
+memory that they share, so that each reaches what the others have. Two rules of MPI are behind the rules of `interface`:
+a request of `Rput` or `Raccumulate` that is complete says nothing about the target, so what was put there is flushed;
+and an operation on a target may need that target to call MPI now and then, which its courier does. What moves no memory
+is a message of bytes.
 """
 
 import atexit
@@ -112,7 +113,7 @@ class MpiRank:
         sys.excepthook = self._uncaught
 
     def _all_share_memory(self) -> bool:
-        """Whether all ranks are on one host, and MPI gives them memory that they share; it may have been told not to."""
+        """Whether all ranks are on one host and MPI gives them shared memory, which it may be told not to do."""
         host = self._comm.Split_type(self._api.COMM_TYPE_SHARED)
         found: bool = host.Get_size() == self.size
         host.Free()

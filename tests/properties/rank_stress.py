@@ -4,8 +4,8 @@
 
 The programs are those of `task_stress`: tasks fail, give up, have children, ask for what they did not declare. Each
 rank is an engine with a fake transport, which delays and reorders whatever it may; where tasks and blocks are is
-random, too, and so is whether ranks reach each other's memory. All ranks must end with the sequential values, and with the same blocks without values. `--break` takes a
-step out of the protocol, after which a wrong value must be found.
+random, too, and so is whether ranks reach each other's memory. All ranks must end with the sequential values, and with
+the same blocks without values. `--break` takes a step out of the protocol, after which a wrong value must be found.
 """
 
 import argparse

@@ -46,6 +46,9 @@ from texpr.tasks import (
 
 TILES, TILE = 6, 4
 MODULUS = 1_000_003
+WAYS = ("write", "change", "change", "add", "add", "add", "set")
+LARGE_WAYS = ("write", "write", "write", "change", "add", "add", "add", "add", "set", "set")
+OF_SUMS = ("add", "set")  # the others modify a block of V
 LATE = 499  # one in so many tasks
 TELL_S = 20.0  # a process says how far it is when it said nothing for so long
 
@@ -55,8 +58,8 @@ class Step:
     """One task: what it reads, the block that it modifies, how, and what becomes of it."""
 
     reads: tuple[int, ...]  # blocks of V
-    target: int  # a block of V, or of S for sums
-    way: str  # write, change, add
+    target: int  # a block of V, or of S where it adds or sets
+    way: str  # write, change; add, set
     form: str = "declared"  # declared, undeclared, cancellable, temp
     end: str = "commit"  # commit, fail, late, drop, skip
     number: int = 0
@@ -74,15 +77,20 @@ Program = list[Step | Group]
 
 
 def random_step(rng: random.Random, number: int, bound: bool, tiles: int = TILES) -> Step:
-    way = rng.choice(("write", "change", "change", "add", "add", "add"))
+    """In large programs few blocks lose their values, and many get new ones: otherwise all are soon without, and most
+    tasks are cancelled."""
+    large = tiles > TILES
+    way = rng.choice(LARGE_WAYS if large else WAYS)
     target = rng.randrange(tiles)
-    reads = tuple(b for b in rng.sample(range(tiles), rng.randint(0, 2)) if way == "add" or b != target)
+    reads = tuple(b for b in rng.sample(range(tiles), rng.randint(0, 2)) if way in OF_SUMS or b != target)
+    if large and way in ("write", "set"):
+        reads = ()
     form = rng.choice(("declared", "declared", "declared", "undeclared", "cancellable", "temp"))
     if form == "undeclared" and bound:  # whether there is room for it depends on what else runs
         form = "declared"
     if way == "change" and form == "temp":
         form = "cancellable"
-    end = rng.choice(("commit",) * 30 + ("fail", "late", "drop", "skip"))
+    end = rng.choice(("commit",) * (130 if large else 30) + ("fail", "late", "drop", "skip"))
     return Step(reads, target, way, form, end, number)
 
 
@@ -117,7 +125,7 @@ def expected(program: Program, tiles: int = TILES) -> tuple[list[int | None], li
 
 
 def do(step: Step, v: list[int | None], s: list[int | None]) -> None:
-    into = s if step.way == "add" else v
+    into = s if step.way in OF_SUMS else v
     found = [v[b] for b in step.reads]
     values = [value for value in found if value is not None]
     old = into[step.target]
@@ -134,7 +142,7 @@ def do(step: Step, v: list[int | None], s: list[int | None]) -> None:
         into[step.target] = None
         return
     new = term(step, values)
-    if step.way == "write":
+    if step.way in ("write", "set"):
         into[step.target] = new
     elif old is not None:
         into[step.target] = (old * 3 + new) % MODULUS if step.way == "change" else old + new
@@ -160,13 +168,13 @@ def body(context: TaskContext, step: Step, v: Tensor, s: Tensor) -> None:
         raise RuntimeError("on purpose")
     if step.end == "skip":
         return
-    target = (s if step.way == "add" else v).block((step.target,))
+    target = (s if step.way in OF_SUMS else v).block((step.target,))
     new = term(step, values)
     buffer = BUFFERS[step.way, step.form](context, target)
     if step.end in ("late", "drop"):
         buffer.cancel()
         return
-    if step.way == "write":
+    if step.way in ("write", "set"):
         buffer.array[...] = new
     elif step.way == "change":
         buffer.array[...] = (buffer.array * 3 + new) % MODULUS
@@ -180,7 +188,7 @@ def body(context: TaskContext, step: Step, v: Tensor, s: Tensor) -> None:
         buffer.release_put()
 
 
-GET = {"write": "write", "change": "read_write", "add": "accumulate"}
+GET = {"write": "write", "change": "read_write", "add": "accumulate", "set": "write"}
 BUFFERS: dict[tuple[str, str], Any] = {
     (way, form): getattr(
         TaskContext, "get_buf_tmp" if form == "temp" else f"get_buf_{'c' * (form == 'cancellable')}{get}"
@@ -188,11 +196,11 @@ BUFFERS: dict[tuple[str, str], Any] = {
     for way, get in GET.items()
     for form in ("declared", "undeclared", "cancellable", "temp")
 }
-ACCESS = {"write": write, "change": read_write, "add": accumulate}
+ACCESS = {"write": write, "change": read_write, "add": accumulate, "set": write}
 
 
 def declared(step: Step, v: Tensor, s: Tensor) -> list[Any]:
-    target: Block = (s if step.way == "add" else v).block((step.target,))
+    target: Block = (s if step.way in OF_SUMS else v).block((step.target,))
     reads: list[Any] = [read(v.block((b,))) for b in step.reads]
     right = may_accumulate(target) if step.way == "add" else may_read_write(target)
     if step.form == "undeclared":
