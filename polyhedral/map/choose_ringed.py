@@ -10,6 +10,7 @@ from math import prod
 
 from texpr.grammar.ast import Par, Seq
 from texpr.grammar.permissions import stages_of
+from texpr.grammar.types import F64
 from texpr.polyhedral.map.matrix_product import MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.ringed_fits import MOST_STAGES, UNIT, ringed_bytes, ringed_fault
@@ -53,6 +54,11 @@ SHAPES = (
     Shape(4, 4, 2, 2, 4, 3, 0.6),
     Shape(4, 4, 2, 2, 2, 4, 0.5),
 )  # the first four and the fifth as measured, the others by the bytes of shared memory that a product reads
+F64_SHAPES = (
+    Shape(8, 8, 4, 2, 4, 1, 1.0),
+    Shape(8, 4, 4, 2, 4, 2, 0.97),
+    Shape(4, 4, 2, 2, 4, 3, 0.88),
+)  # as measured
 MOST_USED = 4  # stages; more bring nothing
 DEPTH_BYTES = 32
 BY_WARPS = 0.6  # of the best rate is that of products by single warps, on an H200,
@@ -100,7 +106,8 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
     nest = product.one.nest
     memory = memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=region.nest[1])
     sides = (product.rows.index, product.columns.index)
-    for shape in SHAPES:
+    double = product.dtype == F64
+    for shape in F64_SHAPES if double else SHAPES:
         usual = Ringed(
             along=product.columns.index,
             across=product.rows.index,
@@ -116,8 +123,9 @@ def _choices(problem: Problem, region: Region, product: MatrixProduct) -> Iterat
             continue
         high, wide = (choice.tile[side] for side in sides)
         tiles = -(-rows // high) * -(-columns // wide) * others
-        turns = -(-tiles // (problem.target.multiprocessors * choice.resident))
-        yield turns * choice.resident * high * wide * depth / shape.rate, choice
+        together = 1 if double else choice.resident  # blocks of f64 keep a multiprocessor busy one by one, too
+        turns = -(-tiles // (problem.target.multiprocessors * together))
+        yield turns * together * high * wide * depth / shape.rate, choice
 
 
 def _staged(problem: Problem, choice: Ringed, product: MatrixProduct) -> Ringed | None:

@@ -129,5 +129,12 @@ def _rounds(problem: Problem, factor: MatrixFactor, choice: Ringed) -> Iterator[
         return
     rows = choice.tile[factor.index] if factor.k_contiguous else choice.depth
     pieces = piece_row(choice, factor) // count
-    if pieces > problem.target.warp_size or rows % (choice.threads // pieces):
+    if pieces > problem.target.warp_size or not _is_whole(rows, choice.threads // pieces, factor, choice):
         yield f"{choice.threads} threads have no whole rounds of the tile of {factor.buffer}"
+
+
+def _is_whole(rows: int, at_once: int, factor: MatrixFactor, choice: Ringed) -> bool:
+    """Whether threads that bring so many rows at once have whole rounds of them, or of whole panels."""
+    if factor.k_contiguous or at_once <= rows:
+        return rows % at_once == 0
+    return at_once % rows == 0 and choice.tile[factor.index] // panel_of(factor.factor.dtype) % (at_once // rows) == 0

@@ -88,22 +88,28 @@ class Site:
 
 
 class WayIn:
-    """A factor on its way to its tile. A thread has one piece of a row, and rows that are a `round` apart;
-    `readers` are the ids of what reads the tile."""
+    """A factor on its way to its tile. A thread has one piece of a row, and rows that are a `round` apart; where
+    threads bring more rows at once than panels have, that of one of several panels. `readers` are the ids of what reads
+    the tile."""
 
     def __init__(self, site: Site, factor: MatrixFactor, tile: str, readers: Sequence[str]) -> None:
         self.site, self.factor, self.tile, self.readers = site, factor, tile, readers
         self.count = piece_elements(site.draft.problem, factor)
         wide = piece_row(site.choice, factor)
         pieces, threads, warp = wide // self.count, site.choice.threads, site.draft.target.warp_size
-        self.apart = threads // pieces
-        self.row, self.piece = (site.fresh(f"{factor.buffer}_{word}") for word in ("row", "piece"))
+        at_once = threads // pieces
+        self.apart = at_once if factor.k_contiguous else min(at_once, site.choice.depth)
+        self.beside = at_once // self.apart  # panels
+        self.row, self.piece, self.first = (site.fresh(f"{factor.buffer}_{word}") for word in ("row", "piece", "panel"))
         self.round, self.panel, self.e = (site.fresh(word) for word in ("round", "panel", "element"))
         low = warp // pieces
-        self.defines = (
+        self.defines: tuple[Define, ...] = (
             site.define(self.piece, (Place.LANE, pieces, 1, 1)),
-            site.define(self.row, (Place.LANE, low, pieces, 1), (Place.WARP, threads // warp, 1, low)),
+            site.define(self.row, (Place.LANE, low, pieces, 1), (Place.WARP, self.apart // low, 1, low)),
         )
+        if self.beside > 1:
+            own = site.define(self.first, (Place.WARP, self.beside, self.apart // low, 1))
+            self.defines = (*self.defines, own)
 
     def copy(self, step: IndexExpr, slot: IndexExpr, ahead: int | None) -> Copy:
         """The copy of a step's tile, so many steps `ahead` of the products; None: before the first."""
@@ -113,14 +119,17 @@ class WayIn:
         piece = multiply(const(self.count), var(self.piece))
         begin, first = multiply(const(depth), step), var(site.corner[side])
         panel = panel_of(factor.factor.dtype)
-        panels = site.choice.tile[side] // panel
+        panels = site.choice.tile[side] // panel // self.beside
+        which: IndexExpr = var(self.panel)
+        if self.beside > 1:
+            which = add(multiply(const(self.beside), which), var(self.first))
         if factor.k_contiguous:
             i, k = add(first, row), add(begin, piece)
             place: tuple[IndexExpr, ...] = (slot, row, add(piece, var(self.e)))
             rounds, panels = site.choice.tile[side] // self.apart, 0
         else:
-            i, k = add(add(first, multiply(const(panel), var(self.panel))), piece), add(begin, row)
-            place = (slot, var(self.panel), row, add(piece, var(self.e)))
+            i, k = add(add(first, multiply(const(panel), which)), piece), add(begin, row)
+            place = (slot, which, row, add(piece, var(self.e)))
             rounds = depth // self.apart
         moving = summed if factor.k_contiguous else side
         of = {side: i, summed: k}

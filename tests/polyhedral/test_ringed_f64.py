@@ -65,6 +65,19 @@ def test_a_ragged_product_is_right_in_the_simulator(case: str, sizes: tuple[int,
     near(values, simulate(program, values)["C"], case)
 
 
+def test_threads_bring_rows_of_several_panels_at_once() -> None:
+    """256 threads have 32 rows of 128 bytes, and a panel 16."""
+    how = replace(SMALL, tile={"i": 128, "j": 128}, each={"i": 64, "j": 32})
+    program = mapped(f64("nn"), how, M=36, N=132, K=18)
+    values = arguments(program)
+    near(values, simulate(program, values)["C"], "nn")
+
+
+def test_tiles_are_large_where_there_are_enough_of_them() -> None:
+    tiles = [form(f64("nn"), M=n, N=n, K=n).tile for n in (512, 1024, 4096)]
+    assert [tile["i"] * tile["j"] for tile in tiles] == [64 * 64, 128 * 64, 128 * 128]
+
+
 @pytest.mark.gxx
 @pytest.mark.parametrize(("case", "target"), [("nn", "sm_90a"), ("tt", "sm_80")])
 def test_the_text_of_a_product_is_right_on_the_cpu(case: str, target: str) -> None:
