@@ -169,7 +169,11 @@ def _happening(event: Event, buffers: Mapping[str, MappedBuffer], asked: _Asked)
     node = event.node
     if id(node) not in asked:
         asked[id(node)] = tuple(_asked_of(node, buffers))
-    values = tuple(event.value(expr).tobytes() for expr, used in asked[id(node)] if used <= event.values.keys())
+    exprs = (expr for expr, used in asked[id(node)] if used <= event.values.keys())
+    values = tuple(
+        value if isinstance(value := index_value(expr, event.values), int) else event.value(expr).tobytes()
+        for expr in exprs
+    )
     return id(node), event.part, event.team.tobytes(), event.who.tobytes(), tuple(event.names.items()), values
 
 
@@ -275,10 +279,12 @@ class _Block:
         )
 
     def _loop(self, loop: Loop, here: "_Here") -> None:
-        extent = np.broadcast_to(np.asarray(index_value(loop.extent, here.values)), here.who.shape)
+        found = index_value(loop.extent, here.values)
+        extent = np.broadcast_to(np.asarray(found), here.who.shape)
         for turn in range(int(extent[here.who].max(initial=0))):
-            inside = replace(here.having(loop.index, turn), who=here.who & (extent > turn))
-            self._nodes(loop.body, replace(inside, names={**here.names, loop.index: turn}))
+            who = here.who if isinstance(found, int) else here.who & (extent > turn)  # mostly one for all threads
+            values, names = {**here.values, loop.index: turn}, {**here.names, loop.index: turn}
+            self._nodes(loop.body, _Here(here.team, here.part, who, names, values, here.on_data))
 
     def _guard(self, guard: Guard, here: "_Here") -> None:
         who = here.first() if guard.once else here.who
@@ -286,7 +292,11 @@ class _Block:
             for body in (guard.body, guard.orelse):
                 self._nodes(body, replace(here, who=who, on_data=True))
             return
-        holds = np.broadcast_to(np.asarray(condition_value(guard.condition, here.values)), who.shape)
+        found = condition_value(guard.condition, here.values)
+        if isinstance(found, bool):
+            self._nodes(guard.body if found else guard.orelse, replace(here, who=who))
+            return
+        holds = np.broadcast_to(np.asarray(found), who.shape)
         self._nodes(guard.body, replace(here, who=who & holds))
         self._nodes(guard.orelse, replace(here, who=who & ~holds))
 
