@@ -30,7 +30,7 @@ from texpr.tasks import (
 Do = Callable[[Engine], Any]
 
 
-def run(do: Do, ranks: int = 2, seed: int = 3, **options: Any) -> list[Any]:
+def run(do: Do, ranks: int = 2, seed: int = 3, near: bool = False, **options: Any) -> list[Any]:
     """What a program gives at each rank; afterwards no thread is left."""
     before = threading.active_count()
 
@@ -39,7 +39,7 @@ def run(do: Do, ranks: int = 2, seed: int = 3, **options: Any) -> list[Any]:
             return do(engine)
 
     try:
-        return on_ranks(fake(ranks, seed, silence_s=20.0), rank)
+        return on_ranks(fake(ranks, seed, silence_s=20.0, near=near), rank)
     finally:
         assert threading.active_count() == before
 
@@ -130,7 +130,43 @@ def test_at_the_end_each_rank_has_its_own_blocks_of_its_data() -> None:
             assert numpy.array_equal(alone.array(a), data)
         return data[::4].tolist()
 
-    assert run(program) == [[0.0, 4.0, -8.0, 12.0], [0.0, -4.0, 8.0, -12.0]]
+    for near in (False, True):
+        assert run(program, near=near) == [[0.0, 4.0, -8.0, 12.0], [0.0, -4.0, 8.0, -12.0]]
+
+
+def test_ranks_that_reach_each_other_copy_nothing() -> None:
+    def program(engine: Engine) -> tuple[list[float], int]:
+        a, b = vector(), vector("B")
+        for source, target in zip(a.blocks(), reversed(list(b.blocks())), strict=True):
+            engine.submit(put, write(source), args=(source, 3.0))
+            engine.submit(copy, read(source), write(target), args=(source, target))
+        engine.wait()
+        moved = engine.counters.transfers
+        return engine.array(b)[::4].tolist(), moved
+
+    for placement in ({}, {"placement": lambda task, ranks: ranks - 1}):
+        assert run(program, near=True, **placement) == [([3.0] * 4, 0)] * 2
+    assert max(moved for _, moved in run(program)) > 0
+
+
+def test_a_rank_knows_whether_its_workers_have_something_to_do() -> None:
+    busy: dict[int, list[bool]] = {}
+
+    def asking(engine: Engine) -> None:
+        ranks, a = engine._flow.ranks, vector()
+        assert ranks is not None
+
+        def ask(context: TaskContext) -> None:
+            busy[ranks.rank].append(ranks.is_busy())
+
+        busy[ranks.rank] = [ranks.is_busy()]
+        for block in a[:2].blocks():
+            engine.submit(ask, write(block))
+        engine.wait()
+        busy[ranks.rank].append(ranks.is_busy())
+
+    run(asking)
+    assert busy == {0: [False, True, False], 1: [False, True, False]}
 
 
 def test_copies_of_other_ranks_blocks_keep_to_their_bound() -> None:
