@@ -20,7 +20,7 @@ from texpr.codegen.cuda.literals import storage_type
 from texpr.grammar.ast import Always, Condition, Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Subscript
 from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError, fail
-from texpr.grammar.index.expr import ZERO, combine, const, constant_value
+from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
 from texpr.grammar.types import F16, F32, I32
@@ -144,7 +144,7 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
         raise _refused(node, f"{node.c.buffer} at other places than its rows and columns")
     b = f"{names.tile(node.b.buffer)}, {_place(node.b, n, k, _extent(node, 1), names, node, number)}"
     if held:
-        a = f"{names.sums(node.a.buffer)}, {_first_held(node, m, k)}"
+        a = f"{names.sums(node.a.buffer)}, {number(_first_held(node, m, k)).text}"
     else:
         a = f"{names.tile(node.a.buffer)}, {_place(node.a, m, k, _extent(node, 0), names, node, number)}"
     condition = number(node.accumulate).text
@@ -152,12 +152,18 @@ def contract_call(node: Contract, names: TileNames, number: Number) -> str:
     return f"tx::contract<{depth}>({c}, {a}, {b}, {condition});"
 
 
-def _first_held(node: Contract, row: str, deep: str) -> int:
+def _first_held(node: Contract, row: str, deep: str) -> IndexExpr:
     """The slot of the first operand that a warpgroup holds, [slot][m][k]: all of a product one after another."""
     each, k = const(PRODUCT_BYTES // node.a.dtype.size_bytes), IndexVar(name=deep)
-    if node.a.subscripts != (combine(IndexOp.DIV, k, each), IndexVar(name=row), combine(IndexOp.MOD, k, each)):
+    first, own = _corner(node.a, node)[0], (IndexVar(name=row), combine(IndexOp.MOD, k, each))
+    slot = node.a.subscripts[0]
+    if (
+        isinstance(slot, Gather)
+        or linear(slot) != linear(add(first, combine(IndexOp.DIV, k, each)))
+        or node.a.subscripts[1:] != own
+    ):
         raise _refused(node, f"{node.a.buffer} at other places than its rows and columns")
-    return 0
+    return first
 
 
 def _operand(view: View, names: TileNames, node: Contract) -> SharedOperand:

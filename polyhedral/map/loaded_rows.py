@@ -5,11 +5,12 @@ warps load them from their tile into registers, from which a warpgroup multiplie
     for deep < 4, m < 16, y < 8: held[deep, 16*warp + m, y] = a[r / 32, 8*deep + y, r % 32], r = 64*group + 16*warp + m
     fence ;  c += held * b ;  close ;  barrier (warp) ;  wait (wgmma) ;  release ring
 
-While one warpgroup loads, the other multiplies.
+While one warpgroup loads, the other multiplies. Of an even number of steps each second one has registers of its own, so
+that a warpgroup loads while its own products run, too; the loop is unrolled by two, as registers have fixed names.
 """
 
-from texpr.grammar.ast import IndexOp
-from texpr.grammar.index.expr import ZERO, add, combine, const, multiply
+from texpr.grammar.ast import IndexExpr, IndexOp
+from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply
 from texpr.polyhedral.layout.make import numbered
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.map.draft import Draft
@@ -38,21 +39,25 @@ class LoadedRows:
         self.draft, self.product, self.choice, self.at, self.tile = draft, product, choice, at, tile
         self.each = PRODUCT_BYTES // product.dtype.size_bytes
         self.count = product.depth // self.each
+        steps = constant_value(product.steps)
+        self.turns = 2 if steps is not None and steps % 2 == 0 and choice.split == 1 else 1
         self.span = product.one.update.span
         one = wgmma(product.dtype, 8, SharedOperand()).operands["a"].layout
         self.held = draft.local(
-            f"{product.rows.buffer}_held", product.dtype, Memory.REG, numbered(one, self.count, Unit.REGISTER),
+            f"{product.rows.buffer}_held", product.dtype, Memory.REG,
+            numbered(one, self.turns * self.count, Unit.REGISTER),
             "rows of these products", span=self.span,
         )  # fmt: skip
         self.id, self.first = (draft.names.fresh(f"{product.rows.buffer}_{word}") for word in ("load", "row"))
         self.orders: list[Order] = []
         for factor in product.factors[1:]:  # what a thread loads the fence shows to its products
-            self.orders.append(order(factor.id, self.id, self.held, Hazard.ANTI, Scope.WARP, self.span, at.k))
+            before = order(factor.id, self.id, self.held, Hazard.ANTI, Scope.WARP, self.span, at.k, self.turns)
+            self.orders.append(before)
 
     @property
     def registers(self) -> int:
         """Those of a thread."""
-        return GROUP_ROWS * self.product.depth // (4 * self.draft.target.warp_size)
+        return self.turns * GROUP_ROWS * self.product.depth // (4 * self.draft.target.warp_size)
 
     @property
     def read(self) -> tuple[Node, ...]:
@@ -75,7 +80,7 @@ class LoadedRows:
         load = Unload(
             id=self.id,
             source=view(self.draft, self.tile, *tile),
-            target=view(self.draft, self.held, var(deep), inside, y),
+            target=view(self.draft, self.held, self._slot(var(deep)), inside, y),
             over=((at.depth, const(self.each)), (at.m, const(WARP_ROWS))),
             atom=load_blocks(self.product.dtype, WARP_ROWS, SharedOperand(k_contiguous=False), "a"),
             span=self.span,
@@ -85,5 +90,11 @@ class LoadedRows:
     def view(self) -> View:
         """The rows of a group, as a product takes them."""
         k, each = var(self.at.depth), const(self.each)
-        at = combine(IndexOp.DIV, k, each), var(self.at.m), combine(IndexOp.MOD, k, each)
+        at = self._slot(combine(IndexOp.DIV, k, each)), var(self.at.m), combine(IndexOp.MOD, k, each)
         return view(self.draft, self.held, *at)
+
+    def _slot(self, deep: IndexExpr) -> IndexExpr:
+        """Where 32 bytes of k of this step are."""
+        if self.turns == 1:
+            return deep
+        return add(multiply(const(self.count), combine(IndexOp.MOD, var(self.at.k), const(self.turns))), deep)

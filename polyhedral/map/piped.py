@@ -301,6 +301,8 @@ class _Piped:
         # Unrolling a long one costs a compiler a fourth of its time for nothing; of short ones that is not measured.
         steps = self._steps()[1]
         by = None if (constant_value(steps) or LONG) < LONG else 1
+        if self.loaded is not None and self.loaded.turns > 1:
+            by = self.loaded.turns
         return Loop(index=self.at.k, extent=steps, body=body, unroll_by=by, span=self.span)
 
     def _steps(self) -> tuple[IndexExpr, IndexExpr]:
@@ -330,6 +332,7 @@ class _Piped:
         if self.portions is not None:
             return self._multiply_in_portions(self.portions)
         again = Compare(op=CompareOp.GT, left=var(at.k), right=ZERO)
+        alone = self.loaded is not None and self.loaded.turns == 1  # each step's products by themselves
         over = (WaitGroup(kind=group), first_lane(at.lane, Release(pipe=ring)))
         before = first_lane(at.lane, Release(pipe=ring, behind=1))
         behind = (
@@ -343,10 +346,10 @@ class _Piped:
             *(self._product(again, *of, self.columns) for of in zip(self.factors, self.b, self.c, strict=True)),
             Close(kind=group),
             *(self.loaded.read if self.loaded else ()),
-            *(over if self.loaded else behind),
+            *(over if alone else behind),
         )
         rest: tuple[Node, ...] = (
-            *(() if self.loaded else over),
+            *(() if alone else over),
             *(self.meeting.nodes() if self.meeting is not None else ()),
             *self.back.settled,  # of the tile before: long over
             *self.back.loops,

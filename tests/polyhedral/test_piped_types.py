@@ -102,6 +102,8 @@ def right(program: str, candidate: Candidate, sizes: dict[str, int], target: str
     ("case", "dtype", "sizes"),
     [
         ("nt", "f32", {"M": 72, "N": 68, "K": 44}),
+        ("tt", "f32", {"M": 72, "N": 36, "K": 20}),  # rows by registers, of one step
+        ("nn", "f32", {"M": 36, "N": 68, "K": 100}),  # and of two at a time
         ("nt", "i8", {"M": 136, "N": 80, "K": 208}),
         ("nn", "u8", {"M": 2, "N": 67, "K": 131}),
     ],
