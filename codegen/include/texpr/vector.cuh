@@ -265,37 +265,18 @@ TX_FN VectorOf<Memory, kCount> load_exactly(const Memory& from, Index index, Wan
   return v;
 }
 
-// Writes `count` elements, fewer than there are: the first ones, or with `last` the last ones. Half of them at once where
-// these are among them, then of the other half, and so on: each piece is aligned.
-template <Cache kCache, int kCount, class Memory, class Index>
-TX_FN void store_end(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v, int count, bool last,
-                     Here here) {
-  if constexpr (kCount > 1) {
-    constexpr int kHalf = kCount / 2;
-    using Half = VectorOf<Memory, kHalf>;
-    const Half low = {v.packed.template part<kHalf>(0)}, high = {v.packed.template part<kHalf>(kHalf)};
-    const bool half = (count & kHalf) != 0, above = half != last;  // the rest lies above what is written, or above none
-    if (half) store<kCache>(to, index + (last ? kHalf : 0), last ? high : low, here);
-    store_end<kCache, kHalf>(to, index + (above ? kHalf : 0), above ? high : low, count & (kHalf - 1), last, here);
-  }
-}
-
-// Writes those that are wanted, and no others: another block may write these. An end of a row takes few pieces: each one
-// is a request to the L2, which there are as many of as whole lines where rows are short.
+// Writes those that are wanted, one by one where some are not: another block may write the others. In aligned pieces of
+// 8, 4 and 2 bytes there were fewer requests, and more instructions: NCHW to NHWC of 257 x 3 x 187 x 179 in bf16 ran at
+// .83 of a copy in place of .92.
 template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
 TX_FN void store_wanted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
                         Wanted<kCount> wanted, Here here = Here::now()) {
   if (wanted.all()) {
     store<kCache>(to, index, v, here);
-  } else if (wanted.any()) {
-    const int first = wanted.first(), last = wanted.last();
-    if (first == 0 || last == kCount) {
-      store_end<kCache, kCount>(to, index, v, last - first, first != 0, here);
-    } else {
-      TX_UNROLL
-      for (int i = 1; i < kCount - 1; ++i) {
-        if (wanted.has(i)) store(to, index + i, v.one(i), here);
-      }
+  } else {
+    TX_UNROLL
+    for (int i = 0; i < kCount; ++i) {
+      if (wanted.has(i)) store(to, index + i, v.one(i), here);
     }
   }
 }
