@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import pytest
@@ -58,23 +59,24 @@ def golden(request: pytest.FixtureRequest) -> Golden:
     return compare
 
 
+BUILDS = SimpleNamespace(threads=False)  # whether Numba builds threads, which is most of its work
+
+
 @pytest.fixture
-def every_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches on the CPU are run by all cores, however little there is to do."""
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba builds loops that threads share, as for users; else one runs all parts, one after another."""
+    monkeypatch.setattr(BUILDS, "threads", True)
+
+
+@pytest.fixture
+def every_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches on the CPU are run in parts, however little there is to do."""
     monkeypatch.setattr("texpr.codegen.cpu.launch.SERIAL_OPERATIONS", 0)
 
 
 @pytest.fixture
-def every_part(every_core: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, but one core runs the parts one after another: half the work for Numba."""
-    from texpr.codegen.cpu import build
-
-    execute = build._execute
-
-    def one_by_one(source: str, scope: dict[str, Any]) -> None:
-        execute(source.replace(", parallel=True)", ")"), scope)
-
-    monkeypatch.setattr(build, "_execute", one_by_one)
+def every_core(threads: None, every_part: None) -> None:
+    """The same, and all cores run them."""
 
 
 @cache
@@ -94,7 +96,7 @@ def _set_levels(patch: pytest.MonkeyPatch, numba_level: int, gxx_level: str) -> 
         from numba import config
 
         config.OPT = type(config.OPT)(numba_level)
-        execute(source, scope)
+        execute(source if BUILDS.threads else source.replace(", parallel=True)", ")"), scope)
 
     patch.setattr("texpr.codegen.cpu.build._execute", execute_at)
     patch.setattr("texpr.codegen.toolchain.GXX_FLAGS", tuple(gxx_level if f == "-O1" else f for f in flags))
@@ -140,8 +142,8 @@ def _host_headers_once(tmp_path_factory: pytest.TempPathFactory, request: pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _plain_builds() -> Iterator[None]:
-    """What Numba and g++ build is not optimised, which is half of their work, but where a test asks for it; what other
-    processes build is, as for users (`tests/kernels/test_optimised.py`)."""
+    """What Numba and g++ build is not optimised, which is half of their work, and has no threads, but where a test asks
+    for it; what other processes build is, as for users (`tests/kernels/test_optimised.py`)."""
     with pytest.MonkeyPatch.context() as patch:
         _set_levels(patch, 0, "-O0")
         yield

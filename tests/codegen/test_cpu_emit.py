@@ -39,6 +39,8 @@ from texpr.polyhedral.mapped.program import HostLoop, Launch, MappedBuffer, Mapp
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop
 from texpr.polyhedral.target import parse_target
 
+pytestmark = pytest.mark.usefixtures("threads")  # who shares out what is what these tests are about
+
 CPU = parse_target("cpu")
 ONE = IndexConst(value=1)
 

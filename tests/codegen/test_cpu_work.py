@@ -18,6 +18,8 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import launches
 
+pytestmark = pytest.mark.usefixtures("threads")  # who shares out what is what these tests are about
+
 VADD = "kernel vadd(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }"
 GELU = "kernel gelu_all(A: f32[N], C: f32[N]) { par N i { C[i] = 0.5 * A[i] * (1.0 + erf(A[i])) } }"
 TOTAL = "kernel total(A: f32[N], s: f32[1]) { s[0] = 0.0; par N i { s[0] += A[i] } }"

@@ -13,6 +13,8 @@ from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate, Cores
 from texpr.polyhedral.simulate.stage import simulate
 
+pytestmark = pytest.mark.usefixtures("threads")  # who shares out what is what these tests are about
+
 PERMUTE = "kernel k(X: f32[P, Q, R], Y: f32[R, Q, P]) { par P i, Q j, R k { Y[k, j, i] = X[i, j, k] } }"
 ADD_ACROSS = "kernel k(X: f32[P, R], inout Y: f32[R, P]) { par P i, R k { Y[k, i] += 2.0 * X[i, k] } }"
 GATHER = "kernel k(I: i64[P], X: f32[9, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[I[i], j] } }"
