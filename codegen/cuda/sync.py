@@ -147,7 +147,8 @@ class Syncs:
     # ---- pipes ----
 
     def initialise(self) -> None:
-        """Before anything else: the first thread of the block makes the mbarriers of all pipes."""
+        """Before anything else: the first thread of the block makes the mbarriers of all pipes; meanwhile one of the
+        last warp asks for the tensor maps, so that the first copies find them."""
         lines = [
             f"{self._ring(p.name)}.init({p.commits}, {max(p.releases, 1)});"  # 0: nobody waits for them
             for p in self.launch.pipes
@@ -156,6 +157,10 @@ class Syncs:
             with self.out.condition("if (tx::thread() == 0)"):
                 for line in lines:
                     self.out.line(line)
+        if self.frame.maps:
+            with self.out.condition(f"if (tx::thread() == {self.launch.threads - self.frame.warp_size})"):
+                for own in self.frame.maps.values():
+                    self.out.line(f"tx::prefetch_map({own});")
 
     def share_registers(self, part: Part) -> None:
         """A part that says how many registers its threads have gives some, or takes what others gave."""

@@ -54,7 +54,9 @@ CLUSTER_US = {1: 0.0, 2: 1.5, 4: 2.0}  # to begin with so many blocks of a clust
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 SPLITS = (2, 4)
-DEEP_STAGES = 8  # where memory takes longest: of 16 x 4096 x 4096, 16 stages of 10 KB take 10.8 us, 12 10.7, 8 10.2
+# By warpgroups, where memory takes longest: of 16 x 4096 x 4096, 8 stages of 10 KB take 10.3 us, 12 10.8; of
+# 8 x 14336 x 4096, 6 of 18 KB 29.2, 12 31.2.
+DEEP_STAGES = {1: 8, 2: 6}
 FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
 AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
@@ -291,7 +293,7 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
             ranges=region.nest[1],
         ),
     )
-    deep = DEEP_STAGES if tile.columns < PANEL // 2 and tile.groups == 1 else MOST_STAGES
+    deep = DEEP_STAGES.get(tile.groups, MOST_STAGES) if tile.columns < PANEL // 2 else MOST_STAGES
     most = max((stages for _, _, stages in asked_stages(product.one.reduction.loops)), default=deep)
     deeper = (replace(choice, stages=stages) for stages in range(most, 2, -1))
     fits = (one for one in deeper if piped_bytes(product, one) <= problem.target.shared_bytes)
