@@ -4,12 +4,15 @@ It shares no code with the rules of the moves or with the check of schedules, wh
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from brute_force import Touch, execute, number
 
-from texpr.grammar.ast import Kernel, New, Par, Seq, Stmt
-from texpr.grammar.core import children
+from texpr.grammar.ast import Accumulate, Bind, Kernel, New, Par, Seq, Stmt
+from texpr.grammar.core import children, statements
+from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.moves import (
     Contract,
     Distribute,
@@ -18,11 +21,13 @@ from texpr.polyhedral.moves import (
     Interchange,
     Move,
     Parallelize,
+    Precompute,
     Residues,
     Sink,
     Swap,
 )
 from texpr.polyhedral.schedule.origins import Origins, origin_of
+from texpr.polyhedral.schedule.precompute import factor_of
 from texpr.polyhedral.schedule.tree import BLOCKS, label_of
 
 Instance = tuple[str, tuple[tuple[str, int], ...]]
@@ -121,3 +126,14 @@ def moves(kernel: Kernel) -> Iterator[Move]:
                     yield Contract(buffer=name, loop=stmt.index)
                     yield Expand(buffer=name, loop=stmt.index)
             blocks += [getattr(stmt, name) for name in BLOCKS if hasattr(stmt, name)]
+
+
+def computed(kernel: Kernel) -> Iterator[Precompute]:
+    """Every value and factor as an array, in the types that might hold it; `keeps` knows no statement that is added."""
+    for stmt in statements(kernel.body):
+        if isinstance(stmt, Accumulate | Bind):
+            for part in ("first", "second", "value"):
+                move = Precompute(statement=stmt.id, part=part, dtype="f32")
+                with suppress(TExprError):
+                    own = factor_of(kernel, move).dtype
+                    yield from (replace(move, dtype=dtype) for dtype in dict.fromkeys((own.name, "bf16", "f32")))

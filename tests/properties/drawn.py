@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "polyhedral"))
 
 from differential import copied, reference, special_arguments
 from programs import Case, generate
-from schedule_oracle import moves
+from schedule_oracle import computed, moves
 
 import texpr
 from texpr.grammar.check.bind import bind_sizes
@@ -99,7 +99,8 @@ def moved(proved: ProvedProgram, chance: random.Random) -> tuple[Any, ...]:
     """Some moves that fit one after the other, often none."""
     found: tuple[Any, ...] = ()
     for _ in range(chance.choice((0, 0, 1, 2))):
-        possible = list(moves(replay(proved, found).proved.program.kernel))
+        kernel = replay(proved, found).proved.program.kernel
+        possible = [*moves(kernel), *computed(kernel)]
         for move in chance.sample(possible, min(6, len(possible))):
             try:
                 replay(proved, (*found, move))

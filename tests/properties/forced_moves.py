@@ -12,9 +12,6 @@ import argparse
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +20,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "polyhedral"))
 import numpy as np
 from differential import random_arguments
 from programs import generate
-from schedule_oracle import moves
+from schedule_oracle import computed, moves
 
 import texpr
-from texpr.grammar.ast import Accumulate, Bind, Kernel
-from texpr.grammar.core import statements
+from texpr.grammar.ast import Kernel
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.moves import Precompute
 from texpr.polyhedral.program import Program
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.computed import check_schedule
 from texpr.polyhedral.schedule.legal import violation
-from texpr.polyhedral.schedule.precompute import factor_of
 
 ORDERS = range(3, 10)  # in which the iterations of a program run that tell what it does not settle
 FIT = {"E0404", "E0306", "E0307", "E0308"}
@@ -58,17 +52,6 @@ def results(kernel: Kernel, arrays: dict[str, Any], sizes: dict[str, int], seed:
     """What a kernel writes, the iterations of its `par`s in the order of a seed."""
     given = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arrays.items()}
     return dict(interpret(kernel, given, mode="exact", sizes=sizes, seed=seed).outputs)
-
-
-def computed(kernel: Kernel) -> Iterator[Precompute]:
-    """Every value and factor as an array, in the types that might hold it."""
-    for stmt in statements(kernel.body):
-        if isinstance(stmt, Accumulate | Bind):
-            for part in ("first", "second", "value"):
-                move = Precompute(statement=stmt.id, part=part, dtype="f32")
-                with suppress(TExprError):
-                    own = factor_of(kernel, move).dtype
-                    yield from (replace(move, dtype=dtype) for dtype in dict.fromkeys((own.name, "bf16", "f32")))
 
 
 def force(seed: int, tries: int, counts: Counter[str]) -> list[str]:
