@@ -10,6 +10,7 @@ from texpr.grammar.attributes import WARP
 from texpr.polyhedral.target import REGISTERS
 
 BESIDE = 30  # registers that a thread does well with beside those of its row; unbound, each element has one to itself
+BESIDE_READ = 12  # of a thread that only reads
 HELD_BYTES = 256  # of one thread's registers
 FOUR_BYTES = 112  # of narrow elements of a row, of a thread with 64 registers: 7 runs
 NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spilled up to 68 registers
@@ -17,17 +18,18 @@ NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spill
 
 class Long(NamedTuple):
     """Blocks of so many threads, so many of them on a multiprocessor, and those that share a row, which lies in
-    registers, or in `slots` of shared memory."""
+    registers, with so many `beside` it in each thread, or in `slots` of shared memory."""
 
     threads: int
     resident: int
     ranks: int
     slots: bool = False
+    beside: int = BESIDE
 
     @property
     def room_bytes(self) -> int:
         """Of a thread, beside what else it needs."""
-        return 4 * (REGISTERS // (self.threads * self.resident) - BESIDE)
+        return 4 * (REGISTERS // (self.threads * self.resident) - self.beside)
 
     @property
     def unpacked_bytes(self) -> int:
@@ -46,36 +48,43 @@ UNPACKED = (Long(256, 4, 4), Long(256, 4, 8))  # narrow rows that are written, t
 ALIGNED = (Long(512, 4, 4, True), Long(512, 2, 2, True))  # of whole words beside vectors: two loops, or more
 WORDS = (Long(512, 3, 8, True),)  # those of them whose runs are counted from a line
 HALVES = (Long(256, 6, 8, True), Long(512, 2, 2, True))  # such narrow ones, or narrow ones that one loop reads
+ALONE = (Long(256, 4, 4, True),)  # these latter, where there is room for them
+READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only read, their runs counted from a line
+BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
 LONG = (
-    Long(256, 3, 1), READ[0], Long(512, 2, 1), Long(256, 3, 2), *HALVES, ALIGNED[0], *UNPACKED, READ[1],
-    Long(256, 3, 4), Long(256, 2, 4), *WORDS, Long(256, 3, 8), Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16),
-    Long(512, 2, 16),
+    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *HALVES, ALIGNED[0],
+    *UNPACKED, READ[1], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
+    Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
 """On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16
 at .79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread
 that is bound to 64 registers has 64 such elements in 32 of them, and spills where these are unpacked before the
 loop that reads them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at
 .98 of a read in 4 of 128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8,
-at .73 in 4 of 256. Rows beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32 runs at .94 with four
-blocks in registers, at .96 in slots of two, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in
-registers; sums of 257 x 100003 in bf16 at .96 in eight blocks of 256 threads, at .95 in four of 512, and argmax, which
-computes more, at .89 and .85; LayerNorm of that runs in slots at .66 in bf16 and .73 in f32 (.58 and .68 in
-registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of it does better in registers (.86 and .88; .83 in slots)."""
+at .73 in 4 of 256; in f32 that runs at .87 in 8 of 256 with four on a multiprocessor, at .81 with three. Rows
+beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32 runs at .94 with four blocks in registers, at
+.96 in slots of two, in bf16 at .973 with 640 threads, at .966 with 512, and RMSNorm, which has a loop less, at 1.00
+in slots, at .97 in registers; sums of 257 x 100003 in bf16 at .95 in four blocks of 256 threads and in eight, and
+argmax, which computes more, at .93 and .86; LayerNorm of that runs in slots at .66 in bf16 and .73 in f32 (.58 and
+.68 in registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of it does better in registers (.86 and .88; .83 in
+slots)."""
 
 
 def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:
     """What a row may have, the best of what has room for it first: one that several loops only read, or that is
     written, its runs counted from a line, by so many loops `beside` vectors of all rows."""
     own = set[Long]()
-    if narrow and reads:
-        own.update(READ[bool(line) :])
+    if reads:
+        own.update(READ[bool(line) :] if narrow else READ_WORDS if line else ())
     if narrow and writes and line:
         own.update(UNPACKED)
     if beside and line:
-        own.update((HALVES[beside > 2],) if narrow else WORDS)
+        own.update((HALVES[beside > 2], *(ALONE if beside == 1 else ())) if narrow else WORDS)
     if beside and not line and not narrow:
         own.add(ALIGNED[beside > 2])
-    told = {*READ, *UNPACKED, *ALIGNED, *WORDS, *HALVES} - own
+    if beside > 2 and not line and narrow and writes:
+        own.update(BESIDE_HALVES)
+    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *ALONE, *BESIDE_HALVES} - own
     return tuple(long for long in LONG if long not in told)
 
 

@@ -103,7 +103,7 @@ TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n}
 
 def test_a_row_that_one_loop_reads_has_a_cluster_where_it_begins_anywhere_and_there_are_many() -> None:
     found = one(mapped(TOTAL.format(m=257, n=100003)).candidate)[1]
-    assert (found.cluster, found.threads, found.resident) == (8, 256, 6) and all(row.slots for row in found.rows)
+    assert (found.cluster, found.threads, found.resident) == (4, 256, 4) and all(row.slots for row in found.rows)
     wide = one(mapped(TOTAL.format(m=257, n=100003).replace("bf16", "f32")).candidate)[1]
     assert (wide.cluster, wide.threads, wide.resident) == (8, 512, 3) and all(row.slots for row in wide.rows)
     for m, n in ((17, 100003), (257, 100000), (8192, 32001)):
@@ -293,3 +293,21 @@ def test_one_cluster_stands_for_all_where_the_same_happens_in_each() -> None:
     program = mapped(SOFTMAX.format(t="f32", m=257, n=100003))
     trace = unrolled(program, (only_launch(program),), {})
     assert {event.block for event in trace.events} == {*range(8)}
+
+
+ENTROPY = """
+kernel entropy(X: f32[257, 100003], L: f32[257]) {
+    par 257 i {
+        new top: f32
+        new total: f32
+        top = maximum 100003 j { X[i, j] }
+        total = sum 100003 j { exp(X[i, j] - top) }
+        L[i] = log(total) + top
+    }
+}
+"""
+
+
+def test_rows_of_whole_words_that_are_only_read_have_registers_with_which_four_blocks_are_there() -> None:
+    found = one(mapped(ENTROPY).candidate)[1]
+    assert (found.cluster, found.threads, found.resident) == (8, 256, 4) and not any(row.slots for row in found.rows)
