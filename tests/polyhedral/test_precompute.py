@@ -16,7 +16,7 @@ from texpr.grammar import exact, numerics
 from texpr.grammar.ast import Bind, Cast, Const, IndexVar, Kernel, New, Node, Par, Read, Seq
 from texpr.grammar.index.expr import add, const
 from texpr.grammar.interpret.stage import interpret
-from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F16, F32, F64, I8, I64, DType
+from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F16, F32, F64, I8, I64, U8, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Candidate
@@ -271,6 +271,8 @@ def test_constants_fit_where_their_bits_do() -> None:
 
 DISGUISED = {
     "converted": HALF,
+    "integers in f32": "kernel f(X: i8[M, K], W: u8[N, K], out Y: f32[M, N]) "
+    "{ par M m, N n { Y[m, n] = sum K k { f32(X[m, k]) * f32(W[n, k]) } } }",
     "rounded": "kernel f(X: f32[M, K], W: bf16[K, N], out Y: f32[M, N]) "
     "{ par M m, N n { Y[m, n] = sum K k { bf16(X[m, k]) * W[k, n] } } }",
     "clamped": "kernel f(X: f16[M, K], W: f16[N, K], out Y: f16[M, N]) "
@@ -315,7 +317,9 @@ def test_results_are_bit_by_bit_those_of_the_program(name: str, sizes: dict[str,
     shapes = {b.name: [number(n, sizes) for n in b.shape] for b in core.params}
     arrays: dict[str, Any] = {}
     for buffer in core.params:
-        values = random.integers(-9, 9, shapes[buffer.name]) / (1 if buffer.dtype.is_integer else 7)
+        values = random.integers(0 if buffer.dtype == U8 else -9, 9, shapes[buffer.name]) / (
+            1 if buffer.dtype.is_integer else 7
+        )
         arrays[buffer.name] = values.astype(numerics.storage(buffer.dtype))
     start = proved(DISGUISED[name], **sizes)
     moves = [move for found in factors(start.program.kernel) for move in found]
