@@ -248,10 +248,10 @@ PRINTED = (
 
 
 @pytest.mark.parametrize(("k", "apart"), [(1024, False), (2048, True), (4096, True)])
-def test_a_long_sum_is_not_unrolled_and_a_short_one_as_a_compiler_likes(k: int, apart: bool) -> None:
-    found = show(mapped(text("nn"), M=1024, N=1024, K=k))
+def test_a_long_sum_of_several_tiles_is_not_unrolled_and_a_short_one_as_a_compiler_likes(k: int, apart: bool) -> None:
+    found = show(mapped(text("nn"), M=4096, N=4096, K=k))
     steps = [line for line in found.splitlines() if line.strip().startswith("for k_step < ")]
-    assert len(steps) == 2 and all(("(unrolled by 1)" in line) is apart for line in steps)
+    assert len(steps) >= 2 and all(("(unrolled by 1)" in line) is apart for line in steps)
 
 
 def test_the_way_in_is_printed_as_boxes_of_which_each_block_of_a_cluster_brings_its_part() -> None:

@@ -23,10 +23,14 @@ def source(**sizes: int) -> str:
         ({"M": 1024, "N": 1024, "K": 1024}, "TX_UNROLL_BY(8) for (int k_step = 0; k_step < 16; ++k_step)"),
         ({"M": 1024, "N": 1024, "K": 1536}, "TX_UNROLL_BY(8) for (int k_step = 0; k_step < 24; ++k_step)"),
         ({"M": 8192, "N": 8192, "K": 1024}, "  for (int k_step = 0; k_step < 16; ++k_step)"),  # of several tiles
+        (
+            {"M": 2048, "N": 2048, "K": 2048},
+            "TX_UNROLL_BY(1) for (int k_step = 0; k_step < 32; ++k_step)",
+        ),  # of two groups
         ({"M": 4096, "N": 4096, "K": 4096}, "TX_UNROLL_BY(1) for (int k_step = 0; k_step < 64; ++k_step)"),
     ],
 )
-def test_steps_of_the_one_tile_of_a_block_are_unrolled_by_eight(sizes: dict[str, int], loop: str) -> None:
+def test_steps_of_the_one_tile_of_a_warpgroup_are_unrolled_by_eight(sizes: dict[str, int], loop: str) -> None:
     assert loop in source(**sizes)
 
 
