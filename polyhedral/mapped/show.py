@@ -151,7 +151,7 @@ def _launch(launch: Launch, words: _Words) -> Iterator[str]:
     arguments = f"  arguments {', '.join(launch.arguments)}" if launch.arguments else ""
     cluster = f"  clusters of {launch.cluster}" if launch.cluster != (1, 1, 1) else ""
     threads = f"{launch.threads} thread{'s' * (launch.threads > 1)}"
-    threads += f", at least {launch.min_blocks} blocks together" if launch.min_blocks else ""
+    threads += f", at least {launch.min_blocks} blocks together" if launch.min_blocks > 1 else ""
     threads += f", blocks numbered by {launch.turns}" if launch.turns else ""
     shared_bytes = words.shared_bytes.get(launch.name, 0)
     shared = f"  {shared_bytes} bytes of shared memory" if shared_bytes else ""
