@@ -212,8 +212,8 @@ def contracted(draw: st.DrawFn) -> tuple[str, dict[str, int]]:
     loops = ", ".join(f"{extents[x]} {x}" for x in draw(st.permutations(list(own["C"]))))
     a, b, c = (f"{name}[{', '.join(order[name])}]" for name in "ABC")
     value = f"{cast}({a}) * {cast}({b})" if cast else f"{a} * {b}"
-    strict = "#strict " if factor == "f64" else ""  # else tensor cores may take it
-    text = f"kernel k({buffers}) {{ par {loops} {{ seq K k {{ {c} += {value} }} {strict}}} }}"
+    strict = " #strict" if factor == "f64" else ""  # else tensor cores may take it
+    text = f"kernel k({buffers}) {{ par {loops} {{ seq K k {{ {c} += {value}{strict} }} }} }}"
     sizes = {
         "M": draw(st.sampled_from([64, 65, 67, 128])),
         "N": draw(st.sampled_from([65, 66, 72])),
