@@ -8,7 +8,7 @@ f32(X[m, k]) * s[k]            only f32 does
 from math import frexp, isinf, isnan
 
 from texpr.grammar.ast import Cast, Const, Expr, Fn, Op, Select
-from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U32, DType
+from texpr.grammar.types import BF16, BOOL, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, I64, U8, U32, DType, Kind
 
 HELD: dict[DType, frozenset[DType]] = {
     BOOL: frozenset({BOOL, F16, BF16, F32, F64, I8, I16, I32, I64, U8, U32, F8E4M3, F8E5M2}),
@@ -49,7 +49,7 @@ def fits(value: Expr, dtype: DType) -> bool:
                 pass
             case Op(fn=fn, args=args) if fn in CHOOSING:
                 work += args
-            case Op(fn=Fn.NEG | Fn.ABS, args=args) if dtype.is_float:
+            case Op(fn=Fn.NEG | Fn.ABS, args=args) if dtype.is_float and one.dtype.kind is not Kind.UNSIGNED:
                 work += args
             case Select(then=then, other=other):
                 work += (then, other)

@@ -9,12 +9,30 @@ of the other factor's type, or of a common one; any other, of the type in which 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from texpr.grammar.ast import AccOp, Accumulate, Bind, Expr, Fn, Kernel, New, Op, Par, Read, Seq
+from texpr.grammar.ast import (
+    AccOp,
+    Accumulate,
+    Bind,
+    Cast,
+    Condition,
+    Const,
+    Expr,
+    Fn,
+    IndexExpr,
+    Kernel,
+    New,
+    Op,
+    Par,
+    Read,
+    Select,
+    Seq,
+)
 from texpr.grammar.core import statements
-from texpr.grammar.exact import fits
+from texpr.grammar.exact import fits, holds
+from texpr.grammar.index.expr import index_names
 from texpr.grammar.types import BF16, F16, DType
+from texpr.grammar.walk import walk
 from texpr.polyhedral.moves import Precompute
-from texpr.polyhedral.schedule.precompute import indices_of, inner
 
 NARROW = (BF16, F16)
 
@@ -81,3 +99,24 @@ def _common(first: _Factor, second: _Factor, computed: DType) -> DType:
         if dtype is not None and fits(first.value, dtype) and fits(second.value, dtype):
             return dtype
     return computed
+
+
+def inner(value: Expr) -> Expr:
+    """What a factor is where it is not 0, before it is converted to a type that holds it."""
+    while True:
+        match value:
+            case Cast(operand=operand, dtype=dtype) if operand.dtype.is_float == dtype.is_float and holds(
+                dtype, operand.dtype
+            ):
+                value = operand
+            case Select(condition=condition, then=then, other=Const(value=0)) if isinstance(condition, Condition):
+                value = then
+            case Select(condition=condition, then=Const(value=0), other=other) if isinstance(condition, Condition):
+                value = other
+            case _:
+                return value
+
+
+def indices_of(value: Expr) -> frozenset[str]:
+    """The indices on which a value depends."""
+    return frozenset().union(*(index_names(node) for node in walk(value) if isinstance(node, IndexExpr)))

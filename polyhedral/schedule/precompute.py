@@ -18,8 +18,6 @@ from texpr.grammar.ast import (
     Bind,
     Buffer,
     Cast,
-    Condition,
-    Const,
     Expr,
     Fn,
     Gather,
@@ -30,17 +28,17 @@ from texpr.grammar.ast import (
     Par,
     Read,
     Role,
-    Select,
     Stmt,
     Subscript,
 )
 from texpr.grammar.core import buffers_written, statements
-from texpr.grammar.exact import fits, holds
+from texpr.grammar.exact import fits
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, index_names, multiply, row_major
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.moves import Precompute
 from texpr.polyhedral.names import Names, names_taken
+from texpr.polyhedral.schedule.factors import indices_of, inner
 from texpr.polyhedral.schedule.origins import Moved
 from texpr.polyhedral.schedule.tree import Loop, Place, index, label_of, movable, places, unfit, with_block, with_values
 from texpr.polyhedral.walk import subscript_names
@@ -113,27 +111,6 @@ def factor_of(kernel: Kernel, move: Precompute) -> Expr:
             raise unfit(f"{move.statement} has no {move.part[:80]!r} factor", stmt.span, "this statement")
         value = value.args[PARTS[move.part]]
     return inner(value)
-
-
-def inner(value: Expr) -> Expr:
-    """What a factor is where it is not 0, before it is converted to a type that holds it."""
-    while True:
-        match value:
-            case Cast(operand=operand, dtype=dtype) if operand.dtype.is_float == dtype.is_float and holds(
-                dtype, operand.dtype
-            ):
-                value = operand
-            case Select(condition=condition, then=then, other=Const(value=0)) if isinstance(condition, Condition):
-                value = then
-            case Select(condition=condition, then=Const(value=0), other=other) if isinstance(condition, Condition):
-                value = other
-            case _:
-                return value
-
-
-def indices_of(value: Expr) -> frozenset[str]:
-    """The indices on which a value depends."""
-    return frozenset().union(*(index_names(node) for node in walk(value) if isinstance(node, IndexExpr)))
 
 
 def _statement(kernel: Kernel, name: str) -> Place:

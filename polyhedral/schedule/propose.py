@@ -8,12 +8,13 @@ workspaces that only one iteration uses made its locals, a `seq` that needs no o
 
 A few schedules are proposed, from the boldest on: everything that is legal; only bands that share a workspace; only
 workspaces that become scalars; loops turned and nothing fused; no `seq` made a `par`. Nothing is asked of isl where a
-program has one band and nothing flat to see.
+program has one band, nothing flat to see and no factor that could be an array.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain, pairwise, takewhile
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, If, Kernel, New, Par, Read, Role, Seq
@@ -69,9 +70,8 @@ def _seen(draft: Draft, wanted: bool) -> Draft:
 def _computed(draft: Draft) -> Draft:
     """The draft with factors of its products as arrays of their own, where they can be."""
     for moves in list(factors(draft.program.kernel)):
-        for move in moves:
-            with suppress(TExprError):  # it is made of what the band itself makes
-                draft = draft.then(move)
+        with suppress(TExprError):  # one is made of what the band itself makes
+            draft = reduce(Draft.then, moves, draft)
     return draft
 
 

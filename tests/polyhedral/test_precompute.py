@@ -13,10 +13,10 @@ from test_schedule import after, refused
 
 from texpr import parse
 from texpr.grammar import exact, numerics
-from texpr.grammar.ast import Bind, Cast, Const, IndexVar, Kernel, New, Node, Par, Read, Seq
+from texpr.grammar.ast import Bind, Cast, Const, Fn, IndexVar, Kernel, New, Node, Op, Par, Read, Seq
 from texpr.grammar.index.expr import add, const
 from texpr.grammar.interpret.stage import interpret
-from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F16, F32, F64, I8, I64, U8, DType
+from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Candidate
@@ -259,6 +259,14 @@ def test_a_type_holds_what_comes_back_from_it(narrow: DType) -> None:
             assert same, (narrow, wide)
         elif narrow.bits <= 16 and wide.kind is narrow.kind:
             assert not same, (narrow, wide)
+
+
+def test_what_wraps_does_not_fit() -> None:
+    """-u32(x) of a u8 is near 2^32, -i32(x) is not."""
+    x = Read(buffer="X", subscripts=(), dtype=U8)
+    for wide, fits in ((U32, False), (I32, True)):
+        negative = Op(fn=Fn.NEG, args=(Cast(operand=x, dtype=wide),), dtype=wide)
+        assert exact.fits(negative, BF16) is fits
 
 
 def test_constants_fit_where_their_bits_do() -> None:
