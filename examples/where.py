@@ -1,5 +1,5 @@
 """Where the tasks of an example run: on two threads, with `--gpus 2` on so many GPUs, and with `--mpi` in the processes
-that `mpiexec` started."""
+that `mpiexec` started, each on threads of its own or on the GPUs that it sees."""
 
 import argparse
 from typing import Any
@@ -16,15 +16,17 @@ def options(bound: int | None = None) -> dict[str, Any]:
     parser.add_argument("--mpi", action="store_true")
     parser.add_argument("--trace")
     given = parser.parse_args()
+    memories: dict[str, Any] = {f"gpu{k}": gpu(k, bound=bound) for k in range(given.gpus)}
+    chosen: dict[str, Any] = {"trace": given.trace}
     if given.mpi:
-        return {"workers": 1, "memories": {"remote": bound}, "transport": mpi(), "trace": given.trace}
+        chosen["transport"] = mpi()
     if given.gpus:
-        memories: dict[str, Any] = {f"gpu{k}": gpu(k, bound=bound) for k in range(given.gpus)}
-        policy = LeastTransfer()
-        return {"workers": dict.fromkeys(memories, 2), "memories": memories, "policy": policy, "trace": given.trace}
+        return chosen | {"workers": dict.fromkeys(memories, 2), "memories": memories, "policy": LeastTransfer()}
+    if given.mpi:
+        return chosen | {"workers": 1, "memories": {"remote": bound}}
     if bound is not None:
-        return {"workers": {"fast": 2}, "memories": {"fast": bound}, "trace": given.trace}
-    return {"workers": 2, "trace": given.trace}
+        return chosen | {"workers": {"fast": 2}, "memories": {"fast": bound}}
+    return chosen | {"workers": 2}
 
 
 def everywhere(fn: Any) -> FunctionDefinition:

@@ -37,6 +37,8 @@ class DeviceNode(MemoryNode):
         self._kept: dict[int, list[int]] = {}  # addresses by bytes
         self._bytes = 0  # that the driver gave
         self._places: dict[int, Any] = {}  # of threads, for sums on their way home; locked while the device is open
+        self._passages: dict[int, list[Any]] = {}  # by bytes, those that nobody uses
+        self._all_passages: list[Any] = []  # locked while the device is open
         begin_short_turns()
 
     def enter(self, *, copies: bool = False) -> None:
@@ -122,6 +124,19 @@ class DeviceNode(MemoryNode):
         self.device.copy_out(values, buffer.address, self.stream)
         self.finish()
         return values
+
+    def passage(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        size = prod(shape) * int(dtype.itemsize)
+        with self._lock:
+            kept = self._passages.setdefault(size, [])
+            if not kept:
+                kept.append(numpy.empty(size, numpy.uint8))
+                self._all_passages.append(kept[0])
+            return kept.pop().view(dtype).reshape(shape)
+
+    def passed(self, passage: Any) -> None:
+        with self._lock:
+            self._passages[passage.nbytes].append(passage.reshape(-1).view(numpy.uint8))
 
     def _put(self, buffer: DeviceArray, values: Any) -> None:
         self.device.copy_in(buffer.address, numpy.ascontiguousarray(values), self.stream)

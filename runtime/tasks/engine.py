@@ -69,10 +69,6 @@ class Engine:
             if crews.get("remote"):
                 raise fail("E0703", "workers at 'remote', which is what other workers have of other ranks' blocks")
             further = {"remote": further.pop("remote", None), **further}
-            for name, bound in further.items():
-                if hasattr(bound, "open"):
-                    said = f"memory {name!r} is a GPU, which an engine of several ranks cannot have yet"
-                    raise fail("E0703", said, help="one process may have workers at several GPUs")
         for name, bound in further.items():
             if name == "home" or not (bound is None or is_count(bound) or hasattr(bound, "open")):
                 said = f"memory {name!r} with bound {bound!r}: a name but home, and bytes or None, or `gpu(0)`"

@@ -357,7 +357,10 @@ class Flow:
         return following
 
     def carried(self, transfer: Transfer, error: BaseException | None) -> None:
-        """A copier has made a transfer."""
+        """A transfer is made, or failed."""
+        if transfer.passage is not None:
+            self.holdings.nodes[transfer.node].passed(transfer.passage)
+            transfer.passage = None
         with self._first:
             self.machine.done(transfer, error)
             self._retry(transfer.node)

@@ -108,6 +108,10 @@ class Holdings:
     def carry(self, transfer: Transfer) -> None:
         """Make a transfer; outside the lock. Sums of several nodes for one block come home one after another."""
         residency, source = transfer.residency, transfer.source
+        if transfer.passage is not None:
+            step = Step.GET if transfer.step is Step.GET else Step.PUT
+            self.nodes[transfer.node].carry(step, transfer.passage, residency.buffers[transfer.node], None)
+            return
         peer = residency.buffers[source] if source != HOME else None
         sums = transfer.step is Step.ADD
         with self._adding[residency.key.number % LOCKS] if sums else nullcontext():

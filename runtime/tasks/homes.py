@@ -19,7 +19,7 @@ from texpr.runtime.tasks.residency import AT_HOME, HOME, REMOTE
 from texpr.runtime.tasks.tensors import Block, Tensor
 from texpr.runtime.transport.interface import Spot, Transport
 
-ALIGNED = 64  # bytes
+ALIGNED, LARGE, PAGE = 64, 1 << 16, 1 << 12  # bytes; large blocks have pages of their own, which GPUs may lock
 HERE = (HOME, HOME, HOME, REMOTE)  # the nodes of accesses by workers at home, by mode
 ELSEWHERE = (REMOTE,) * 4
 
@@ -54,9 +54,10 @@ class Homes:
         laid = _Laid(region, tensor.name if tensor.name not in self._names else f"{tensor.name} ({region})", self._size)
         for block in tensor.blocks():
             if not block.is_zero:
-                rank = home_rank(block, self._size)
-                laid.spots[block.number] = Spot(region, rank, laid.sizes[rank])
-                laid.sizes[rank] += -(-block.size_bytes // ALIGNED) * ALIGNED
+                rank, aligned = home_rank(block, self._size), PAGE if block.size_bytes >= LARGE else ALIGNED
+                begin = -(-laid.sizes[rank] // aligned) * aligned
+                laid.spots[block.number] = Spot(region, rank, begin)
+                laid.sizes[rank] = begin + -(-block.size_bytes // aligned) * aligned
         self._tensors.append(tensor)
         self._names.add(laid.name)
         return laid

@@ -98,6 +98,14 @@ class MemoryNode:
         else:
             buffer.fill(0)
 
+    def passage(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Memory of the host for a block on its way between a buffer here and another rank; None where the transport
+        takes the buffer itself."""
+        return None
+
+    def passed(self, passage: Any) -> None:
+        """Nobody uses it any more."""
+
     def forget(self, block: Block) -> None:
         """The block's memory at home is given up."""
 

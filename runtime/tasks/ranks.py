@@ -30,27 +30,22 @@ and rank 1 tells "2 is over".
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.distributions import Placement
 from texpr.runtime.tasks.elsewhere import Failed, said
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.homes import Homes
 from texpr.runtime.tasks.permissions import EFFECT, WORDS, Effect, Mode, Right
-from texpr.runtime.tasks.residency import HOME, Outcome, Transfer
-from texpr.runtime.tasks.states import Op, Step
+from texpr.runtime.tasks.rank_transfers import RankTransfers, check_sum
+from texpr.runtime.tasks.residency import Outcome
 from texpr.runtime.tasks.stream import Mark, Stream
 from texpr.runtime.tasks.task import Phase, Task
 from texpr.runtime.tasks.tensors import Block, Tensor
-from texpr.runtime.tasks.workers import Commit
-from texpr.runtime.transport.courier import Courier, Meeting, Move
-from texpr.runtime.transport.interface import Kind, Transport
+from texpr.runtime.transport.courier import Courier, Meeting
+from texpr.runtime.transport.interface import Transport
 
 if TYPE_CHECKING:
     from texpr.runtime.tasks.flow import Flow
-
-KINDS = {Step.GET: Kind.GET, Step.PUT: Kind.PUT, Step.ADD: Kind.ADD}
 
 
 class _Telling:
@@ -90,6 +85,7 @@ class Ranks:
         self._meetings = 0
         self._strayed = self._lost = self._ending = False
         self.courier = Courier(transport, self, transport.silence_s)
+        self.transfers = RankTransfers(flow, transport, self.homes, self.courier)
         self.open = self.courier.start
 
     # submission
@@ -99,13 +95,13 @@ class Ranks:
         found, task.rank = task.grants, self.rank
         for block, right in found.blocks.items():
             if right is Right.ACCUMULATE:
-                self._check_sum(task, block.tensor)
+                check_sum(self._transport, task, block.tensor)
         for tensor, right in found.whole.items():
             if right is Right.ACCUMULATE:
-                self._check_sum(task, tensor)
+                check_sum(self._transport, task, tensor)
         for mode, block, _ in found.accesses:
             if mode is Mode.ACCUMULATE:
-                self._check_sum(task, block.tensor)
+                check_sum(self._transport, task, block.tensor)
         self.adopt([*dict.fromkeys(block.tensor for block in found.blocks), *found.whole])
 
     def adopt(self, tensors: Iterable[Tensor]) -> None:
@@ -139,14 +135,6 @@ class Ranks:
         rights += [f"{WORDS[right]} {self.homes.name_of(tensor)}" for tensor, right in task.grants.whole.items()]
         self.note(f"{name}({', '.join(rights)}) at rank {rank}")
 
-    def _check_sum(self, task: Task, tensor: Tensor) -> None:
-        if not self._transport.adds(tensor.dtype):
-            raise fail(
-                "E0725",
-                f"{task} accumulates into {tensor.name}, and sums over several ranks are not of {tensor.dtype}",
-                help="accumulate into a tensor of f32, and convert what is done",
-            )
-
     def note(self, text: str, *, mark: bool = False) -> None:
         """All ranks do this at this place; `mark`: others are told how far this one is."""
         due = self._stream.add(text)
@@ -154,35 +142,6 @@ class Ranks:
         if told is not None:
             self.courier.tell_all(["mark", *told])
             self._compare()
-
-    # transfers
-
-    def carries(self, transfer: Transfer) -> bool:
-        """Whether a transfer is the transport's; then it is on its way."""
-        residency, step = transfer.residency, transfer.step
-        if step is Step.FILL or transfer.source != HOME:
-            return False
-        if step is not Step.ADD and self.homes.is_at_hand(residency.key):
-            return False
-        spot = self.homes.spot(residency.key)
-        buffer = residency.buffers[transfer.node]
-        self.courier.post(Move(KINDS[step], spot, buffer, lambda why: self.flow.carried(transfer, why)))
-        return True
-
-    def sends(self, commit: Commit) -> bool:
-        """Whether a commit is the transport's; then it is on its way. Called without the lock; raises E0725."""
-        if commit.op is Op.WRITE and self.homes.is_at_hand(commit.block):
-            return False
-        spot = self.homes.spot(commit.block)
-        if commit.op is not Op.WRITE:
-            self._check_sum(commit.task, commit.block.tensor)
-        with self.flow.lock:
-            self.flow.active += not commit.queued
-            commit.queued = True
-        kind = Kind.PUT if commit.op is Op.WRITE else Kind.ADD
-        values = numpy.ascontiguousarray(commit.values)
-        self.courier.post(Move(kind, spot, values, lambda why: commit.over(self.flow, why)))
-        return True
 
     # the end of tasks
 

@@ -72,13 +72,15 @@ class Chain:
 
 
 class Transfer:
-    """A transfer between a node and home, or within a node (FILL). A GET may come from another node as well."""
+    """A transfer between a node and home, or within a node (FILL). A GET may come from another node as well. `passage`
+    is memory of this host by which it goes, where a GPU and another rank have its ends."""
 
-    __slots__ = ("chain", "node", "residency", "source", "step")
+    __slots__ = ("chain", "node", "passage", "residency", "source", "step")
 
     def __init__(self, step: Step, residency: Residency, node: int, chain: Chain | None) -> None:
         self.step, self.residency, self.node, self.chain = step, residency, node, chain
         self.source = HOME  # of a GET
+        self.passage: Any = None
 
 
 def check(residency: Residency) -> None:

@@ -30,7 +30,7 @@ class Commit:
         error: BaseException | None = None
         if not self.refused:
             try:
-                if flow.ranks is not None and flow.ranks.sends(self):
+                if flow.ranks is not None and flow.ranks.transfers.sends(self):
                     return  # the transport does it, and tells the flow
                 home = flow.services.take(self.block, HOME)
                 if self.op is Op.WRITE:
@@ -89,9 +89,13 @@ class Crew:
         self._jobs[node].put(job)
 
     def move(self, transfer: Transfer) -> None:
-        if self._flow.ranks is None or not self._flow.ranks.carries(transfer):
-            lane = self._flow.holdings.nodes[transfer.node].lane(transfer.step)
-            self._transfers[transfer.node][lane].put(transfer)
+        if self._flow.ranks is None or not self._flow.ranks.transfers.carries(transfer):
+            self.copy(transfer)
+
+    def copy(self, transfer: Transfer) -> None:
+        """A copier of the node makes the transfer, or its part on this host."""
+        lane = self._flow.holdings.nodes[transfer.node].lane(transfer.step)
+        self._transfers[transfer.node][lane].put(transfer)
 
     def is_mine(self, thread: int) -> bool:
         return thread in self._mine
@@ -143,5 +147,7 @@ class Crew:
                 self._flow.carry(transfer)
             except BaseException as why:  # the block has no value then
                 error = why
+            if error is None and self._flow.ranks is not None and self._flow.ranks.transfers.takes(transfer):
+                continue
             self._flow.carried(transfer, error)
             del transfer

@@ -14,6 +14,7 @@ import numpy
 
 from texpr.grammar.diagnostics import fail
 from texpr.runtime.tasks.device_sums import TEXT
+from texpr.tasks import FunctionDefinition, TaskContext
 
 
 class Queues:
@@ -144,6 +145,20 @@ class FakeGpu:
 
     def open(self) -> FakeDevice:
         return self.device
+
+
+def on_gpu(body: Any) -> FunctionDefinition:
+    """A function on the arrays of the declared accesses that puts its work on the worker's stream."""
+
+    def run(context: TaskContext, *args: Any) -> None:
+        buffers = [context.get_buf(access) for access in context.task.grants.accesses]
+        own = [raw(b.array.address, b.array.size_bytes).view(b.array.dtype) for b in buffers]
+        memory: Any = context.memory
+        memory.device.queues.put(context.stream, lambda: body(*own))
+        for buffer in buffers:
+            buffer.commit()
+
+    return FunctionDefinition(cuda=run, name="on_gpu")
 
 
 class FakeDriver:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 import pytest
-from fake_gpu import FakeDriver, FakeGpu, Queues, raw
+from fake_gpu import FakeDriver, FakeGpu, Queues, on_gpu, raw
 from test_tensors import refused
 
 import texpr
@@ -161,20 +161,6 @@ class AtNode:
     def place(self, task: Task, load: Any) -> int:
         node: int = task.args[-1]
         return node
-
-
-def on_gpu(body: Any) -> FunctionDefinition:
-    """A function on the arrays of the declared accesses that puts its work on the worker's stream."""
-
-    def run(context: TaskContext, *args: Any) -> None:
-        buffers = [context.get_buf(access) for access in context.task.grants.accesses]
-        own = [raw(b.array.address, b.array.size_bytes).view(b.array.dtype) for b in buffers]
-        memory: Any = context.memory
-        memory.device.queues.put(context.stream, lambda: body(*own))
-        for buffer in buffers:
-            buffer.commit()
-
-    return FunctionDefinition(cuda=run, name="on_gpu")
 
 
 def test_blocks_move_between_gpus_without_going_home() -> None:
@@ -332,11 +318,3 @@ def test_a_gpu_that_is_not_there_is_refused_when_the_engine_begins(monkeypatch: 
     refused("E0503", "need the package cuda-bindings", lambda: Engine({"a": 1}, memories={"a": gpu(0)}))
     refused("E0703", "a number of a GPU, and bytes or None", lambda: gpu(-1))
     refused("E0703", "a number of a GPU, and bytes or None", lambda: gpu(0, bound=True))
-
-
-def test_an_engine_of_several_ranks_has_no_gpus() -> None:
-    two: Any = SimpleNamespace(size=2)
-    refused(
-        "E0703", "memory 'gpu' is a GPU, which an engine of several ranks cannot have",
-        lambda: Engine({"gpu": 1}, memories={"gpu": FakeGpu()}, transport=two),
-    )  # fmt: skip

@@ -12,6 +12,7 @@ from test_tensors import refused
 
 from texpr.grammar.diagnostics import TExprError
 from texpr.runtime.tasks.distributions import blocked, by_number, grid, home_rank
+from texpr.runtime.tasks.homes import Homes
 from texpr.runtime.tasks.ranks import Ranks
 from texpr.runtime.transport import fake
 from texpr.tasks import (
@@ -96,6 +97,14 @@ def test_tasks_run_at_the_owner_of_what_they_write() -> None:
 
     assert run(program) == [[1, 3, 4], [0, 2]]
     assert run(program, placement=by_number) == [[0, 2, 4], [1, 3]]
+
+
+def test_large_blocks_have_pages_of_their_own_which_gpus_may_lock() -> None:
+    homes = Homes(0, 1)
+    small, large = Tensor("A", (tiled(12, 4),)), Tensor("B", (tiled(20_002, 9_000),))
+    assert [spot.offset for spot in homes.lay(small).spots.values()] == [0, 64, 128]
+    laid = homes.lay(large)  # 72 000, 72 000 and 16 016 bytes
+    assert [spot.offset for spot in laid.spots.values()] == [0, 73_728, 147_456] and laid.sizes == [147_456 + 16_064]
 
 
 def test_a_placement_that_names_no_rank_is_refused() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy
 import several_ranks
 from blocked_cholesky import cholesky
+from fake_gpu import FakeGpu, on_gpu
 from rank_stress import DISTRIBUTIONS, ENGINES, calm, run_rank
 from task_stress import expected, random_program, run
 from test_transports import exchange
@@ -68,6 +69,23 @@ def contraction(transport: MpiRank) -> None:
             for i, j, k in itertools.product(range(4), repeat=3):
                 engine.submit(gemm, read(x[i, k]), read(y[k, j]), accumulate(z[i, j]))
             assert numpy.array_equal(engine.array(z), a @ b)
+
+
+def on_gpus(transport: MpiRank) -> None:
+    """Each rank has a GPU, in memory of its host, with room for four blocks of a contraction."""
+    n = tiled(24, 8)
+    a, b = (numpy.random.default_rng(seed).integers(-9, 9, (24, 24)) for seed in (3, 4))
+    x, y = (Tensor(name, (n, n), "i64", data=data, packed=True) for name, data in (("A", a), ("B", b)))
+    z = Tensor("C", (n, n), "i64")
+    memory = FakeGpu(bound=4 * 8 * 8 * 8)
+
+    def product(x: Any, y: Any, z: Any) -> None:
+        z += (x.reshape(8, 8) @ y.reshape(8, 8)).reshape(-1)
+
+    with Engine({"gpu": 2}, memories={"gpu": memory}, transport=transport, debug=True) as engine:
+        for i, j, k in itertools.product(range(3), repeat=3):
+            engine.submit(on_gpu(product), read(x[i, k]), read(y[k, j]), accumulate(z[i, j]))
+        assert numpy.array_equal(engine.array(z), a @ b)
 
 
 def whole_programs(transport: MpiRank) -> None:
@@ -200,6 +218,7 @@ def main() -> None:
     began = time.monotonic()
     operations(transport)
     contraction(transport)
+    on_gpus(transport)
     whole_programs(transport)
     several_ranks.main()
     random_programs(transport, options.seeds)
