@@ -23,7 +23,7 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.source import Span
-from texpr.grammar.types import F16, F32, I32
+from texpr.grammar.types import F32, I32
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import SWIZZLES, swizzled
 from texpr.polyhedral.layout.normal import canonical, same
@@ -37,6 +37,7 @@ from texpr.polyhedral.mapped.atoms import (
     mma_blocks,
     store_pairs,
     store_rows,
+    warp_sums,
     warp_tile,
     wgmma,
     wgmma_sums,
@@ -83,19 +84,16 @@ def product_columns(contracts: Iterable[Contract]) -> str:
 
 
 def held_type(buffer: MappedBuffer) -> str:
-    """The type of sums that a warpgroup holds and no product makes, or of what a warp's rows of them become. Raises
+    """The type of sums that a warpgroup or a warp holds and no product makes, or of what rows of them become. Raises
     E0502 for registers that lie otherwise."""
-    columns = constant_value(buffer.shape[-1]) or 0
+    rows, columns = (constant_value(extent) or 0 for extent in (buffer.shape[0], buffer.shape[-1]))
     own = {F32: "", I32: ", tx::i32"}.get(buffer.dtype)
     if own is not None and columns in range(8, 257, 8) and same(buffer.layout, wgmma_sums(ROWS, columns)):
         return f"tx::Accumulator<{ROWS}, {columns}{own}>"
-    if own is not None and columns and columns % WARP_ROWS == 0 and same(buffer.layout, _rows_of_warp(columns)):
-        return f"tx::WarpSums<{WARP_ROWS}, {columns}, {storage_type(buffer.dtype)}>"
+    whole = rows and columns and rows % WARP_ROWS == columns % WARP_ROWS == 0
+    if own is not None and whole and same(buffer.layout, warp_sums(rows, columns)):
+        return f"tx::WarpSums<{rows}, {columns}, {storage_type(buffer.dtype)}>"
     raise fail("E0502", f"{buffer.name}: a layout over the threads of a block is not emitted", buffer.span)
-
-
-def _rows_of_warp(columns: int) -> Layout:
-    return mma_blocks(F16, WARP_ROWS, columns).operands["c"].layout
 
 
 def operands_type(buffer: MappedBuffer, node: Contract, role: str) -> str:
@@ -174,7 +172,10 @@ def _operand(view: View, names: TileNames, node: Contract) -> SharedOperand:
 def _warp_contract_call(node: Contract, names: TileNames, number: Number) -> str:
     m, n, k = (name for name, _ in node.over)
     rows, columns, depth = (_extent(node, place) for place in range(3))
-    if node.atom != mma_blocks(node.a.dtype, rows, columns) or depth * node.a.dtype.size_bytes != PRODUCT_BYTES:
+    if (
+        node.atom != mma_blocks(node.a.dtype, rows, columns, node.b.dtype)
+        or depth * node.a.dtype.size_bytes != PRODUCT_BYTES
+    ):
         raise _refused(node, f"the instruction {node.atom.name}")
     if node.accumulate != Always(value=True):
         raise _refused(node, "sums that do not accumulate")

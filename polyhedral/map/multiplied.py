@@ -6,7 +6,7 @@ from texpr.grammar.permissions import may_be_in_portions, may_contract, may_use_
 from texpr.grammar.types import BF16, F16, F32, F64, I8, I32, U8, DType
 from texpr.polyhedral.map.contraction import Contraction
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.mapped.atoms import F8, FRAGMENTS_OF, may_multiply
+from texpr.polyhedral.mapped.atoms import F8, may_multiply, warps_multiply
 
 MOST_ADDED = 1 << 13  # times that products are added to an f32 sum without a wider one
 ADDED_BYTES = 32  # of each row of a factor, that are multiplied at once
@@ -19,7 +19,7 @@ LEAST_SUMMED = MOST_ADDED * ADDED_BYTES // F32.size_bytes  # products that every
 def are_multiplied(problem: Problem, one: Contraction, *, by_warps: bool) -> bool:
     """Whether tensor cores multiply factors of these types, `by_warps` alone, and the program lets them."""
     dtype = one.first.dtype
-    if not may_multiply(dtype, one.second.dtype) or (by_warps and dtype not in FRAGMENTS_OF):
+    if not may_multiply(dtype, one.second.dtype) or (by_warps and not warps_multiply(dtype, problem.target)):
         return False
     if dtype in (F16, BF16):
         return one.dtype == F32

@@ -13,14 +13,15 @@
     c += a * b of deep 3
     for each 16 rows, each 64 columns: d from c, rounded ;  C from d          16 bytes of a row for each lane
 
-Several sums with the same rows have a `b` and a `c` each. A block has one tile; tiles come in bands, in each column
-after column, so that what is read again is in the L2 cache. What tiles have beyond the extents is zeros, and is not
-written. The tile of a factor whose side is contiguous lies in panels of 128 bytes of its side, [slot, panel, k, 64].
+Several sums with the same rows have a `b` and a `c` each; those of f8 are made in portions (`ringed_sums.py`). A block
+has one tile; tiles come in bands, in each column after column, so that what is read again is in the L2 cache. What
+tiles have beyond the extents is zeros, and is not written. The tile of a factor whose side is contiguous lies in panels
+of 128 bytes of its side, [slot, panel, k, 64].
 """
 
 from functools import reduce
 
-from texpr.grammar.ast import Always, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp
+from texpr.grammar.ast import Always, Compare, CompareOp, IndexExpr, IndexOp
 from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply
 from texpr.polyhedral.layout.make import numbered
 from texpr.polyhedral.layout.normal import canonical
@@ -29,19 +30,20 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import place_in
 from texpr.polyhedral.map.matrix_product import MatrixFactor, product_of_any_rows
 from texpr.polyhedral.map.problem import Region
-from texpr.polyhedral.map.ringed_fits import UNIT
+from texpr.polyhedral.map.ringed_sums import WarpSums
 from texpr.polyhedral.map.ringed_ways import Site, WayIn, WayOut
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, SWIZZLE_BYTES, var, view
 from texpr.polyhedral.mapped.atoms import (
     PRODUCT_BYTES,
+    Atom,
     SharedOperand,
     load_blocks,
     mma_blocks,
     panel_of,
     warp_tile,
 )
-from texpr.polyhedral.mapped.operators import Contract, Generic, Origin, Unload
+from texpr.polyhedral.mapped.operators import Contract, Unload
 from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -72,7 +74,7 @@ def build_ringed(draft: Draft, region: Region, choice: Ringed) -> Launch:
     )
     tiles, placed = _placed(site)
     ring = _Ring(site)
-    body = (*placed, *ring.nodes(), *WayOut(site, ring.sums).nodes())
+    body = (*placed, *ring.nodes(), *WayOut(site, ring.sums.all).nodes())
     return Launch(
         name=region.name,
         grid=(tiles, ONE, ONE),
@@ -113,21 +115,20 @@ class _Ring:
         self.m, self.n, self.depth = (site.fresh(name) for name in ("m", "n", "depth"))
         self.factors = site.product.factors
         rows, columns = (site.choice.each[factor.index] for factor in self.factors[:2])
-        self.atom = mma_blocks(site.product.dtype, rows, columns)
+        self.rows, self.columns = rows, columns
         self.tiles = tuple(map(self._tile, self.factors))
         self.held = tuple(self._held(factor, "a" if n == 0 else "b") for n, factor in enumerate(self.factors))
-        self.sums = tuple(self._sums() for _ in self.factors[1:])
+        self.sums = WarpSums(site)
 
-    def _sums(self) -> str:
-        layout, reason = self.atom.operands["c"].layout, "the sums of a warp"
-        wanted = f"{self.product.result[0]}_sums"
-        return self.draft.local(wanted, self.product.one.dtype, Memory.REG, layout, reason, span=self.site.span)
+    def _atom(self, columns: MatrixFactor) -> Atom:
+        """The products with a factor of the columns."""
+        return mma_blocks(self.product.dtype, self.rows, self.columns, columns.factor.dtype)
 
     def _form(self, factor: MatrixFactor) -> SharedOperand:
         return SharedOperand(swizzle_bytes=self._row_bytes(factor), k_contiguous=factor.k_contiguous)
 
     def _held(self, factor: MatrixFactor, role: str) -> str:
-        layout = numbered(self.atom.operands[role].layout, HELD, Unit.REGISTER)
+        layout = numbered(self._atom(factor).operands[role].layout, HELD, Unit.REGISTER)
         reason = "operands of these products and the next"
         return self.draft.local(
             f"{factor.buffer}_held", factor.factor.dtype, Memory.REG, layout, reason, span=self.site.span
@@ -166,7 +167,8 @@ class _Ring:
             WaitGroup(kind=GROUP, behind=ahead - 1),
             Barrier(scope=Scope.BLOCK),
             *loads,
-            Guard(condition=last, body=self._contracts(const(deeps - 1)), uniform=Scope.BLOCK, span=span),
+            Guard(condition=last, body=self._last(deeps), uniform=Scope.BLOCK, span=span),
+            *self.sums.begun_step(),
             self._where(later, next_),
             close,
             Loop(
@@ -176,12 +178,16 @@ class _Ring:
         filled = first if ahead <= (constant_value(self.steps) or 0) else (self._where(step, first),)
         return (
             *(define for way in ways for define in way.defines),
-            *self._zeros(),
+            *self.sums.begun(),
             Loop(index=self.site.step, extent=const(ahead), body=(*filled, close), unroll=True, span=span),
             Loop(index=self.site.step, extent=self.steps, body=each_step, span=span),
-            *self._contracts(const(deeps - 1)),
+            *self._last(deeps),
             WaitGroup(kind=GROUP),
         )
+
+    def _last(self, deeps: int) -> tuple[Node, ...]:
+        """The last products of a step."""
+        return *self._contracts(const(deeps - 1)), *self.sums.ended_step()
 
     def _where(self, step: IndexExpr, copies: tuple[Node, ...]) -> Guard:
         """The copies for a step, where there is such a step."""
@@ -190,25 +196,6 @@ class _Ring:
 
     def _slot(self, step: IndexExpr) -> IndexExpr:
         return combine(IndexOp.MOD, step, const(self.choice.stages))
-
-    def _zeros(self) -> tuple[Node, ...]:
-        """What sums begin with, each in the thread that holds it."""
-        site, each = self.site, [self.choice.each[factor.index] for factor in self.factors]
-        lane, high, half, column, one = (site.fresh(name) for name in ("lane", "high", "half", "eight", "one"))
-        own = add(multiply(const(8), var(half)), combine(IndexOp.DIV, var(lane), const(4)))
-        x = add(multiply(const(UNIT), var(high)), own)
-        pair = multiply(const(2), combine(IndexOp.MOD, var(lane), const(4)))
-        y = add(multiply(const(8), var(column)), add(pair, var(one)))
-        dtype = self.product.one.dtype
-        zero = Const(value=0.0 if dtype.is_float else 0, dtype=dtype)
-        body: tuple[Node, ...] = ()
-        for sums in self.sums:
-            id = site.fresh(f"{site.id}_zero")
-            leaf = Bind(id=id, buffer=sums, subscripts=(x, y), value=zero, span=site.span)
-            body = (*body, Generic(id=id, leaf=leaf, origin=Origin.INIT))
-        for index, extent in ((one, 2), (half, 2), (column, each[1] // 8), (high, each[0] // UNIT)):
-            body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=site.span),)
-        return (site.define(lane, (Place.LANE, site.draft.target.warp_size, 1, 1)), *body)
 
     def _load(self, factor: MatrixFactor, deep: IndexExpr) -> Unload:
         """32 bytes of k of a step's operands of a warp, into the registers for even or odd ones."""
@@ -232,19 +219,18 @@ class _Ring:
 
     def _contracts(self, deep: IndexExpr) -> tuple[Contract, ...]:
         """32 bytes of k of every product."""
-        rows, columns = (self.choice.each[factor.index] for factor in self.factors[:2])
         return tuple(
             Contract(
                 id=self.site.fresh(factor.id),
                 c=view(self.draft, sums, var(self.m), var(self.n)),
                 a=self._part(0, deep),
                 b=self._part(number, deep),
-                over=((self.m, const(rows)), (self.n, const(columns)), (self.depth, const(self.deep))),
-                atom=self.atom,
+                over=((self.m, const(self.rows)), (self.n, const(self.columns)), (self.depth, const(self.deep))),
+                atom=self._atom(factor),
                 accumulate=Always(value=True),
                 span=self.site.span,
             )
-            for number, (factor, sums) in enumerate(zip(self.factors[1:], self.sums, strict=True), 1)
+            for number, (factor, sums) in enumerate(zip(self.factors[1:], self.sums.made, strict=True), 1)
         )
 
     def _operand(self, factor: MatrixFactor, name: str, deep: IndexExpr) -> tuple[IndexExpr, ...]:

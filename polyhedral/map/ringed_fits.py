@@ -98,7 +98,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Ringed) -> Iterato
     if any(choice.tile[side] not in TILES or choice.tile[side] % choice.each[side] for side in sides):
         yield "`tile`: 64, 128 or 256 rows or columns, whole warps of them"
         return
-    most = MOST_SUMS * F32.size_bytes // product.one.dtype.size_bytes
+    most = MOST_SUMS * F32.size_bytes // product.one.dtype.size_bytes // (2 if product.in_portions else 1)
     if product.sums * choice.each[sides[0]] * choice.each[sides[1]] > most * problem.target.warp_size:
         yield f"`each`: at most {most} sums for each lane"
     depths = [bytes_ // product.dtype.size_bytes for bytes_ in DEPTHS_BYTES]

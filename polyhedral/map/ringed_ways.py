@@ -24,7 +24,7 @@ from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, piece_row, result_piece
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, WARP_ROWS, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
-from texpr.polyhedral.mapped.atoms import mma_blocks, panel_of, store_pairs
+from texpr.polyhedral.mapped.atoms import panel_of, store_pairs, warp_sums
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
@@ -208,7 +208,7 @@ class WayOut:
     def _kept(self) -> str:
         """What a part of the sums becomes, in registers of its own, as it is of another type."""
         dtype = self.product.result_dtype if self.product.result_dtype.is_integer else F32
-        layout = mma_blocks(self.product.dtype, WARP_ROWS, self.wide).operands["c"].layout
+        layout = warp_sums(WARP_ROWS, self.wide)
         wanted, reason = f"{self.product.result[0]}_kept", "what a part of sums becomes"
         return self.draft.local(wanted, dtype, Memory.REG, layout, reason, span=self.span)
 

@@ -93,7 +93,7 @@ class Atom:
         return self.operands["target" if self.loads else "source"]
 
 
-SM_80, SM_90, SM_90A = Arch(least=80), Arch(least=90), Arch(least=90, only=True)
+SM_80, SM_89, SM_90, SM_90A = Arch(least=80), Arch(least=89), Arch(least=90), Arch(least=90, only=True)
 
 
 def _atom(name: str, team: Team, arch: Arch, wrapper: tuple[str, str], **operands: Operand) -> Atom:
@@ -132,6 +132,7 @@ FACTORS = {F64: "f64", BF16: "bf16", F16: "f16", F32: "tf32", I8: "s8", U8: "u8"
 F8 = (F8E4M3, F8E5M2)
 FRAGMENTS_OF = {
     F64: "mma1684", BF16: "mma16816", F16: "mma16816", F32: "mma1688", I8: "mma16832", U8: "mma16832",
+    F8E4M3: "mma16832", F8E5M2: "mma16832",
 }  # fmt: skip
 
 
@@ -143,6 +144,16 @@ def sums_of(dtype: DType) -> DType:
 def may_multiply(first: DType, second: DType) -> bool:
     """Whether instructions multiply elements of these types: of one, or of both kinds of f8."""
     return first == second or (first in F8 and second in F8)
+
+
+def warps_multiply(dtype: DType, target: Target) -> bool:
+    """Whether single warps of a target multiply factors of a type."""
+    return dtype in FRAGMENTS_OF and _arch_of(dtype).has(target)
+
+
+def _arch_of(dtype: DType) -> Arch:
+    """The architectures whose warps multiply factors of a type."""
+    return SM_89 if dtype in F8 else SM_80
 
 
 def lies_along_k(dtype: DType) -> bool:
@@ -173,14 +184,24 @@ def tree(monoid: Monoid, dtype: DType, lanes: int, target: Target, *, scan: bool
     )
 
 
-def mma(dtype: DType, sums: DType) -> Atom:
-    """c[16, 8] += a[16, k] * b[k, 8] on tensor cores, 32 bytes of k: f16, bf16 or, cut to tf32, f32 into f32, f16 into
-    f16, i8 or u8 into i32; f64 into f64, each product added by one fused multiply-add, those of the least k first."""
+def mma(dtype: DType, sums: DType, other: DType | None = None) -> Atom:
+    """c[16, 8] += a[16, k] * b[k, 8] on tensor cores, 32 bytes of k: f16, bf16, f8 or, cut to tf32, f32 into f32, f16
+    into f16, i8 or u8 into i32; f64 into f64, each product added by one fused multiply-add, those of the least k first.
+    b of an `other` type: both kinds of f8 multiply one another."""
+    of_b = other or dtype
     if dtype not in FRAGMENTS_OF or (sums != sums_of(dtype) and not dtype == sums == F16):
         raise InternalError(f"no product of {dtype} with sums of {sums}")
+    if not may_multiply(dtype, of_b):
+        raise InternalError(f"no mma multiplies {dtype} and {of_b}")
     a, b, c = (fragment(FRAGMENTS_OF[dtype], role) for role in "abc")
-    name = f"mma.m16n8k{PRODUCT_BYTES // dtype.size_bytes} {FACTORS[dtype]} {sums}"
-    return _atom(name, Team.WARP, SM_80, ("mma", "mma"), a=_held(dtype, a), b=_held(dtype, b), c=_held(sums, c))
+    name = f"mma.m16n8k{PRODUCT_BYTES // dtype.size_bytes} {_kinds(dtype, of_b)} {sums}"
+    held = {"a": _held(dtype, a), "b": _held(of_b, b), "c": _held(sums, c)}
+    return _atom(name, Team.WARP, _arch_of(dtype), ("mma", "mma"), **held)
+
+
+def _kinds(dtype: DType, other: DType) -> str:
+    """What instructions call the types of both factors."""
+    return FACTORS[dtype] if other == dtype else f"{FACTORS[dtype]} {FACTORS[other]}"
 
 
 def load_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Atom:
@@ -271,9 +292,8 @@ def wgmma(
         raise InternalError(f"wgmma takes {dtype} from shared memory")
     if lies_along_k(dtype) and not (b.k_contiguous and (a is None or a.k_contiguous)):
         raise InternalError(f"wgmma takes {dtype} from shared memory along k")
-    kinds = FACTORS[dtype] if of_b == dtype else f"{FACTORS[dtype]} {FACTORS[of_b]}"
     atom = _atom(
-        f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {kinds}",
+        f"wgmma.m64n{columns}k{PRODUCT_BYTES // dtype.size_bytes} {_kinds(dtype, of_b)}",
         Team.WARPGROUP,
         SM_90A,
         ("wgmma", "wgmma"),
@@ -289,21 +309,26 @@ def wgmma_sums(rows: int, columns: int) -> Layout:
     return repeated(_blocks(rows // WGMMA_ROWS, columns // 8), fragment("wgmma", "c"))
 
 
-def mma_blocks(dtype: DType, rows: int, columns: int) -> Atom:
+def mma_blocks(dtype: DType, rows: int, columns: int, other: DType | None = None) -> Atom:
     """c[rows, columns] += a[rows, k] * b[k, columns] by a warp, 32 bytes of k: as many `mma`s as it takes."""
     if rows % 16 or columns % 16 or not rows or not columns:
         raise InternalError(f"no warp multiplies {rows} x {columns}")
-    one = mma(dtype, sums_of(dtype))
-    a, b, c = (one.operands[role].layout for role in "abc")
+    one = mma(dtype, sums_of(dtype), other)
+    a, b = (one.operands[role].layout for role in "ab")
     return _atom(
         f"{one.name} of {rows} x {columns}",
         Team.WARP,
-        SM_80,
+        one.arch,
         ("warp_contract", "contract"),
         a=_held(dtype, repeated(_blocks(rows // 16, 1), a)),
-        b=_held(dtype, repeated(_blocks(1, columns // 8), b)),
-        c=_held(sums_of(dtype), repeated(_blocks(rows // 16, columns // 8), c)),
+        b=_held(other or dtype, repeated(_blocks(1, columns // 8), b)),
+        c=_held(sums_of(dtype), warp_sums(rows, columns)),
     )
+
+
+def warp_sums(rows: int, columns: int) -> Layout:
+    """Sums of `mma_blocks` in the registers of a warp: every product leaves them alike."""
+    return repeated(_blocks(rows // 16, columns // 8), fragment("mma16816", "c"))
 
 
 def load_blocks(dtype: DType, side: int, tile: SharedOperand, role: str) -> Atom:

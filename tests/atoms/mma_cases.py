@@ -11,6 +11,7 @@ from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
 from texpr.polyhedral.mapped import atoms
+from texpr.polyhedral.simulate.aligned import aligned_sums
 
 TYPES = {dtype.name: dtype for dtype in (F16, BF16, F32, F64, F8E4M3, F8E5M2, I8, U8, I32)}
 NUMPY = {
@@ -118,6 +119,62 @@ def of_other_types():
             )
         )
     return cases, texts
+
+
+KINDS = [(a, b) for a in ("f8e4m3", "f8e5m2") for b in ("f8e4m3", "f8e5m2")]
+
+
+def of_f8():
+    """mma_<a>_<b>: both kinds of f8 with one another, small integers exactly, and numbers of many magnitudes, some of
+    them denormal, to within what additions lose that keep 14 bits, as those on the CPU do."""
+    cases, texts = [], []
+    rng = np.random.default_rng(10)
+    for t, u in KINDS:
+        roles = atoms.mma(TYPES[t], F32, TYPES[u]).operands
+        body = f"""  TX_DYN_SMEM(smem);
+  const tx::Global<const {C_ELEMENT[t]}> a(A, "A");
+  const tx::Global<const {C_ELEMENT[u]}> b(B, "B");
+  const tx::Global<float> c(C, "C");
+  const tx::Shared<{C_ELEMENT[t]}> rows(smem, 512, "rows");
+  tx::OperandA<{C_ELEMENT[t]}> left;
+  tx::OperandB<{C_ELEMENT[u]}> right;
+  tx::Accumulator<16, 8> sums;
+  for (int k = tx::lane(); k < 512; k += 32) rows.store(k, a.load(k));
+  for (int i = 0; i < 8; ++i) right.set(i, b.load(8 * tx::lane() + i));
+  for (int i = 0; i < 4; ++i) sums.set(i, c.load(4 * tx::lane() + i));
+  tx::sync_warp(0);
+  tx::load_matrices(left, rows, tx::lane() % 16 * 32 + tx::lane() / 16 * 16);
+  tx::mma(sums, left, right);
+  for (int i = 0; i < 4; ++i) c.store(4 * tx::lane() + i, sums.get(i));"""
+        symbol = f"mma_{t}_{u}"
+        texts.append(kernel(symbol, f"const {C_ELEMENT[t]}* A, const {C_ELEMENT[u]}* B, float* C", body))
+        for rounds in (False, True):
+            shapes = ((16, 32), (32, 8), (16, 8))
+            a, b, start = (rng.integers(-8, 9, shape).astype(float) for shape in shapes)
+            if rounds:
+                a, b, start = (rng.normal(size=shape) * 2.0 ** rng.integers(-9, 5, shape) for shape in shapes)
+            a, b, start = a.astype(NUMPY[t]), b.astype(NUMPY[u]), start.astype(np.float32)
+            want = aligned_sums(a.astype(float), b.astype(float).T, start.astype(float), (TYPES[t], TYPES[u]))
+            within = 33 * 2.0**-13 * (np.abs(start) + least_normal(a) @ least_normal(b))
+            packed = [held(roles["c"].layout, m.astype(np.float32)) for m in (start, want, within)]
+            cases.append(
+                Case(
+                    name=f"mma {t} {u}{', rounded' if rounds else ''}",
+                    symbol=symbol,
+                    inputs=(a.reshape(-1), held(roles["b"].layout, b)),
+                    want=(packed[1],),
+                    within=(packed[2],) if rounds else (),
+                    before=(packed[0],),
+                    shared_bytes=512,
+                    arch="sm_89",
+                )
+            )
+    return cases, texts
+
+
+def least_normal(values):
+    """Magnitudes, of denormal numbers that of the least normal one."""
+    return np.maximum(np.abs(values.astype(float)), 2.0 ** (-6 if values.dtype == NUMPY["f8e4m3"] else -14))
 
 
 def of_f64():
@@ -241,15 +298,17 @@ def packs():
 def family():
     found, texts = products()
     others, other_texts = of_other_types()
+    narrow, narrow_texts = of_f8()
     wide, wide_texts = of_f64()
     more, more_texts = packs()
     moved, moved_texts = moves()
     include = HEADER + '#include "texpr/mma.cuh"\n'
     return Family(
         name="mma",
-        cases=[*found, *others, *wide, *more, *moved["sm_80"], *moved["sm_90"]],
+        cases=[*found, *others, *narrow, *wide, *more, *moved["sm_80"], *moved["sm_90"]],
         texts={
             "sm_80": include + "".join((*texts, *other_texts, *wide_texts, *more_texts, *moved_texts["sm_80"])),
+            "sm_89": "".join(narrow_texts),
             "sm_90": "".join(moved_texts["sm_90"]),
         },
     )

@@ -8,7 +8,7 @@ from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.diagnostics import TExprError
 
 FAMILIES = families()
-ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 
 def texts(arch):
@@ -25,8 +25,10 @@ def test_the_atoms_compile_without_a_warning(arch):
 
 TILE = 'TX_DYN_SMEM(s); tx::Shared<tx::f16> tile(s, 64, "");'
 MATRICES = f"{TILE} tx::Fragment<tx::f16, 2> f = {{}}; tx::store_matrices(tile, 0, f);"
+NARROW = "tx::Accumulator<16, 8> c; tx::OperandA<tx::f8e4m3> a; tx::OperandB<tx::f8e5m2> b; tx::mma(c, a, b);"
 PRODUCT = "tx::Accumulator<64, 8> c; tx::MatrixDescriptor<tx::f16, tx::Major::kK> a{0}; tx::wgmma(c, a, a);"
 MISSING = {
+    "sm_86": ("texpr/mma.cuh", NARROW, "products of f8: sm_89 or newer is needed"),
     "sm_80": ("texpr/mma.cuh", MATRICES, "stmatrix: sm_90 or newer is needed"),
     "sm_100a": ("texpr/wgmma.cuh", PRODUCT, "wgmma: only sm_90a has it"),
 }

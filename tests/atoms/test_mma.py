@@ -62,3 +62,11 @@ def test_an_accumulator_knows_its_elements():
     for unit, want in ((0, rows), (1, columns)):
         halves = [mma_cases.held(fragment("wgmma", "c"), want[:, k : k + 8], 128) for k in (0, 8)]
         assert np.array_equal(y[:, :, unit], np.concatenate(halves, axis=1))
+
+
+def test_sums_of_f8_keep_14_bits_and_no_more():
+    texts = mma_cases.of_f8()
+    module = HostModule(mma_cases.HEADER + '#include "texpr/mma.cuh"\n' + "".join(texts[1]))
+    for case in texts[0]:
+        (got,) = cases.run_on_host(module, case)
+        assert np.array_equal(got, case.want[0]), case.name

@@ -55,6 +55,20 @@ def test_a_product_on_ampere_is_made_of_mma_sync_and_a_ring_of_asynchronous_copi
     assert not found.of(LOCAL)
 
 
+@pytest.mark.parametrize("target", ["cuda:sm_89", "cuda:sm_120a"])
+def test_a_product_of_f8_is_made_of_mma_sync_where_there_are_such_tensor_cores(target: str) -> None:
+    """(Of sm_90 and sm_100 the assembler makes products of f16 of it.)"""
+    text = "kernel g(A: f8e4m3[M, K], B: f8e5m2[N, K], C: f32[M, N]) { par M i, N j { C[i, j] = sum K k { A[i, k] * B[j, k] } } }"
+    cubin = placed_cubin_of(texpr.parse(text).only.compile(target, sizes=MATMUL).build)
+    (found,) = listings(disassembled(cubin), line_tables(cubin))
+    loop = found.main_loop()
+    assert loop is not None
+    opcodes = {each.opcode for each in found.of("tensor cores", loop)}
+    assert opcodes == {"QMMA.16832.F32.E4M3.E5M2"} and "FADD" in names(found, "arithmetic", loop)
+    assert names(found, "global memory", loop) == {"LDGSTS"} and "LDSM" in names(found, "shared memory", loop)
+    assert not found.of(LOCAL)
+
+
 def test_a_row_of_softmax_is_read_once_in_runs_of_16_bytes() -> None:
     found, _ = listing_of("softmax", "cuda:sm_90a", M=4096, N=4096)
     moved = [each.opcode for each in found.of("global memory")]

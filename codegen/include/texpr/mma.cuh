@@ -15,13 +15,15 @@ namespace tx {
                : "r"(bits_of(a.word[0])), "r"(bits_of(a.word[1])), "r"(bits_of(a.word[2])), "r"(bits_of(a.word[3])), \
                  "r"(bits_of(b.word[0])), "r"(bits_of(b.word[1])))
 
-// A block of c += a * b, 32 bytes deep: of 16 rows and 8 columns, of those that a fragment has one after another; sm_80.
-// f32 sums are of exact products, of f32 of what tf32 has of it; i32 sums wrap; f64 sums take one product after the
-// other, in the order of k, and are rounded once for each.
-template <class C, int kCount, class T>
-TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
+// A block of c += a * b, 32 bytes deep: of 16 rows and 8 columns, of those that a fragment has one after another; sm_80,
+// of f8 sm_89. f32 sums are of exact products, of f32 of what tf32 has of it, and of f8 keep at least 14 bits; i32 sums
+// wrap; f64 sums take one product after the other, in the order of k, and are rounded once for each.
+template <class C, int kCount, class T, class U, int kOn = kArch>
+TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<U>& b, int block = 0,
                Here = Here::now()) {
   static_assert(same<C, SumOf<T>> || (same<C, f16> && same<T, f16>), "f16 accumulators are for f16 operands");
+  static_assert(may_multiply<T, U>, "factors are of one type, or of both kinds of f8");
+  static_assert(!is_f8<T> || kOn >= 890, "products of f8: sm_89 or newer is needed");
   if constexpr (same<C, f16>) {
     u32* const d = c.word + 2 * block;
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
@@ -48,8 +50,17 @@ TX_FN void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& 
       TX_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", "+f");
     } else if constexpr (same<T, i8>) {
       TX_MMA("m16n8k32.row.col.s32.s8.s8.s32", "+r");
+    } else if constexpr (is_f8<T> && kOn < 890) {
+    } else if constexpr (same<T, f8e4m3> && same<U, f8e4m3>) {
+      TX_MMA("m16n8k32.row.col.f32.e4m3.e4m3.f32", "+f");
+    } else if constexpr (same<T, f8e4m3>) {
+      TX_MMA("m16n8k32.row.col.f32.e4m3.e5m2.f32", "+f");
+    } else if constexpr (same<T, f8e5m2> && same<U, f8e4m3>) {
+      TX_MMA("m16n8k32.row.col.f32.e5m2.e4m3.f32", "+f");
+    } else if constexpr (same<T, f8e5m2>) {
+      TX_MMA("m16n8k32.row.col.f32.e5m2.e5m2.f32", "+f");
     } else {
-      static_assert(same<T, u8>, "operands are f16, bf16, f32, f64, i8 or u8");
+      static_assert(same<T, u8>, "operands are f16, bf16, f32, f64, f8, i8 or u8");
       TX_MMA("m16n8k32.row.col.s32.u8.u8.s32", "+r");
     }
   }

@@ -109,9 +109,9 @@ TX_FN void load_b(WarpOperands<T, kCount, kSlots>& held, int slot, const Tile& t
 }
 
 // c += a * b, the products of each sum of 32 bytes of k.
-template <int kRows, int kColumns, class C, class T, int kSlotsA, int kSlotsB>
+template <int kRows, int kColumns, class C, class T, class U, int kSlotsA, int kSlotsB>
 TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const WarpOperands<T, kRows / 16, kSlotsA>& a, int slot_a,
-                    const WarpOperands<T, kColumns / 16, kSlotsB>& b, int slot_b, Here here = Here::now()) {
+                    const WarpOperands<U, kColumns / 16, kSlotsB>& b, int slot_b, Here here = Here::now()) {
   TX_UNROLL
   for (int i = 0; i < kRows / 16; ++i) {
     OperandA<T> left;
@@ -119,8 +119,8 @@ TX_FN void contract(WarpSums<kRows, kColumns, C>& c, const WarpOperands<T, kRows
     TX_UNROLL
     for (int j = 0; j < kColumns / 8; ++j) {
       const int column = i % 2 ? kColumns / 8 - 1 - j : j;  // there and back: an operand is used twice in a row
-      OperandB<T> right;
-      constexpr int kWords = OperandB<T>::kWords;
+      OperandB<U> right;
+      constexpr int kWords = OperandB<U>::kWords;
       for (int w = 0; w < kWords; ++w) right.word[w] = b.block[slot_b][column / 2].word[column % 2 * kWords + w];
       mma(c, left, right, i * (kColumns / 8) + column, here);
     }

@@ -1,6 +1,6 @@
 #line 2 "/texpr/include/texpr/host/mma.hpp"
 // The instructions of mma.cuh on a CPU. A product is exact in f64 and rounded once, of integers it wraps, of f64 it is
-// rounded with every term; which element a lane holds is said by the fragments, as on the device.
+// rounded with every term, of f8 it keeps 14 bits; which element a lane holds is said by the fragments, as on the device.
 #pragma once
 #include "texpr/fragment.cuh"
 #include "texpr/host/collective.hpp"
@@ -48,41 +48,55 @@ inline void each_of_matrices(MatrixOperands<F, T>* const* all, bool transposed, 
 
 }  // namespace host
 
-template <class C, int kCount, class T>
-inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<T>& b, int block = 0,
+template <class C, int kCount, class T, class U>
+inline void mma(Fragment<C, kCount>& c, const OperandA<T>& a, const OperandB<U>& b, int block = 0,
                 Here here = Here::now()) {
   static_assert(same<C, SumOf<T>> || (same<C, f16> && same<T, f16>), "f16 accumulators are for f16 operands");
+  static_assert(may_multiply<T, U>, "factors are of one type, or of both kinds of f8");
   struct Operands {
     Fragment<C, kCount>* c;
     const OperandA<T>* a;
-    const OperandB<T>* b;
+    const OperandB<U>* b;
     int block;
   };
   Operands mine{&c, &a, &b, block};
   const auto perform = [](Operands* const* all) {
     constexpr int kDepth = host::depth_of<T>;
-    host::FactorOf<T> left[16][kDepth], right[kDepth][8];
+    host::FactorOf<T> left[16][kDepth], right[8][kDepth];
+    [[maybe_unused]] int exponents[16][kDepth], others[8][kDepth];  // of f8
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < OperandA<T>::kElements; ++i) {
         left[OperandA<T>::row(i, lane)][OperandA<T>::column(i, lane)] = host::factor(all[lane]->a->get(i));
       }
-      for (int i = 0; i < OperandB<T>::kElements; ++i) {
-        right[OperandB<T>::row(i, lane)][OperandB<T>::column(i, lane)] = host::factor(all[lane]->b->get(i));
+      for (int i = 0; i < OperandB<U>::kElements; ++i) {
+        right[OperandB<U>::column(i, lane)][OperandB<U>::row(i, lane)] = host::factor(all[lane]->b->get(i));
+      }
+    }
+    if constexpr (is_f8<T>) {
+      for (int k = 0; k < kDepth; ++k) {
+        for (int row = 0; row < 16; ++row) exponents[row][k] = host::exponent_of<T>(left[row][k]);
+        for (int column = 0; column < 8; ++column) others[column][k] = host::exponent_of<U>(right[column][k]);
       }
     }
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < 4; ++i) {
         const int at = 4 * all[lane]->block + i;
-        auto sum = static_cast<host::FactorOf<T>>(cast<SumOf<T>>(all[lane]->c->get(at)));
-        for (int k = 0; k < kDepth; ++k) {
-          const auto x = left[Accumulator<16, 8>::row(i, lane)][k], y = right[k][Accumulator<16, 8>::column(i, lane)];
-          if constexpr (same<T, f64>) {
-            sum = std::fma(x, y, sum);
-          } else {
-            sum += x * y;
+        const int row = Accumulator<16, 8>::row(i, lane), column = Accumulator<16, 8>::column(i, lane);
+        const auto &x = left[row], &y = right[column];
+        if constexpr (is_f8<T>) {
+          const f32 before = all[lane]->c->get(at);
+          all[lane]->c->set(at, host::aligned_sum(before, x, exponents[row], y, others[column]));
+        } else {
+          auto sum = static_cast<host::FactorOf<T>>(cast<SumOf<T>>(all[lane]->c->get(at)));
+          for (int k = 0; k < kDepth; ++k) {
+            if constexpr (same<T, f64>) {
+              sum = std::fma(x[k], y[k], sum);
+            } else {
+              sum += x[k] * y[k];
+            }
           }
+          all[lane]->c->set(at, cast<C>(sum));
         }
-        all[lane]->c->set(at, cast<C>(sum));
       }
     }
   };
