@@ -7,7 +7,7 @@ import pytest
 from texpr.codegen.toolchain import compile_cubin, compile_host
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.types import BF16, F16, F32, F64
+from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64
 from texpr.polyhedral.layout.injective import injective
 from texpr.polyhedral.layout.place import every_place
 from texpr.polyhedral.layout.value import Unit
@@ -19,10 +19,12 @@ from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import parse_target
 
 H200 = parse_target("cuda:sm_90a")
+NARROW = atoms.mma_blocks(F8E5M2, 64, 32, F8E4M3)
 PRODUCTS = [
     atoms.fma(F64),
     *(atoms.mma(t, c) for t, c in ((F16, F32), (BF16, F32), (F16, F16), (F32, F32), (F64, F64))),
     *(atoms.mma_blocks(t, 64, 32) for t in (BF16, F64)),
+    NARROW,
     *(atoms.wgmma(BF16, n, SharedOperand()) for n in (8, 104, 256)),
     atoms.wgmma(F16, 64, SharedOperand(k_contiguous=False), SharedOperand(swizzle_bytes=16)),
 ]
@@ -61,6 +63,7 @@ SHAPES = {  # of a, b, c; a tile in shared memory has whole panels
     "fma f64": ((1,), (1,), (1,)),
     "mma.m16n8k16 f16 f32": ((16, 16), (16, 8), (16, 8)),
     "mma.m16n8k4 f64 f64": ((16, 4), (4, 8), (16, 8)),
+    "mma.m16n8k32 e5m2 e4m3 f32 of 64 x 32": ((64, 32), (32, 32), (64, 32)),
     "mma.m16n8k16 bf16 f32 of 64 x 32": ((64, 16), (16, 32), (64, 32)),
     "wgmma.m64n8k16 bf16": ((64, 16), (8, 64), (64, 8)),
     "wgmma.m64n104k16 bf16": ((64, 16), (104, 64), (64, 104)),
@@ -99,11 +102,11 @@ def test_products_of_a_warpgroup_are_over_with_their_group():
 
 @pytest.mark.parametrize(
     ("arch", "names"),
-    [("sm_80", ["mma"]), ("sm_90", ["mma", "stmatrix"]), ("sm_90a", ["mma", "stmatrix", "wgmma"]),
-     ("sm_100a", ["mma", "stmatrix"]), ("sm_120", ["mma", "stmatrix"])],
+    [("sm_80", ["mma"]), ("sm_89", ["mma", "mma f8"]), ("sm_90", ["mma", "mma f8", "stmatrix"]),
+     ("sm_90a", ["mma", "mma f8", "stmatrix", "wgmma"]), ("sm_120", ["mma", "mma f8", "stmatrix"])],
 )  # fmt: skip
 def test_an_architecture_has_its_instructions(arch, names):
-    one = {"mma": PRODUCTS[1], "stmatrix": MOVES[-1], "wgmma": PRODUCTS[-1]}
+    one = {"mma": PRODUCTS[1], "mma f8": NARROW, "stmatrix": MOVES[-1], "wgmma": PRODUCTS[-1]}
     assert [name for name, atom in one.items() if atom.arch.has(parse_target(f"cuda:{arch}"))] == names
     assert not PRODUCTS[0].arch.has(parse_target("cpu"))
 
@@ -114,6 +117,7 @@ def test_an_architecture_has_its_instructions(arch, names):
         lambda: atoms.tree(MONOIDS["Sum"], F32, 12, H200),
         lambda: atoms.mma(BF16, F16),
         lambda: atoms.mma(F64, F32),
+        lambda: atoms.mma(F8E4M3, F32, F16),
         lambda: atoms.wgmma(F64, 64, SharedOperand(), SharedOperand()),
         lambda: atoms.load_blocks(F32, 64, SharedOperand(k_contiguous=False), "b"),
         lambda: atoms.load_matrices(F32, 4),

@@ -66,23 +66,21 @@ def test_factors_that_lie_along_their_side_are_turned() -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), KINDS)
-@pytest.mark.parametrize("depth", [64, 128])
-def test_ragged_products_are_right_in_the_simulator(a: str, b: str, depth: int) -> None:
+def test_ragged_products_of_both_kinds_are_right_in_the_simulator(a: str, b: str) -> None:
     program = text(a, b)
-    right(program, small(chosen(program, ADA), depth=depth), {"M": 70, "N": 44, "K": 272})
+    right(program, small(chosen(program, ADA), depth=64 if a == b else 128), {"M": 18, "N": 36, "K": 208})
 
 
-@pytest.mark.parametrize("what", AROUND)
+@pytest.mark.parametrize("what", ["added", "held in f8", "scaled to f8", "two"])
 def test_what_is_around_such_sums_is_done_with_them(what: str) -> None:
     program = text("f8e4m3", "f8e4m3", *AROUND[what])
-    right(program, small(chosen(program, ADA)), {"M": 50, "N": 48, "K": 144})
+    right(program, small(chosen(program, ADA)), {"M": 20, "N": 48, "K": 144})
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize("how", [{}, {"tile": {"i": 128, "j": 64}, "each": {"i": 64, "j": 32}, "depth": 128}])
-def test_the_text_is_right_on_the_cpu_bit_by_bit(how: dict[str, Any]) -> None:
-    program, sizes = text("f8e4m3", "f8e5m2"), {"M": 70, "N": 80, "K": 272}
-    candidate = small(chosen(program, ADA), **how)
+def test_the_text_is_right_on_the_cpu_bit_by_bit() -> None:
+    program, sizes = text("f8e4m3", "f8e5m2"), {"M": 18, "N": 40, "K": 208}
+    candidate = small(chosen(program, ADA))
     values, got = right(program, candidate, sizes)
     texpr.parse(program).only.compile("cuda-host:sm_89", mapping=candidate, sizes=sizes)(**values)
     np.testing.assert_array_equal(values["C"], got["C"])
