@@ -58,7 +58,8 @@ def test_a_product_on_ampere_is_made_of_mma_sync_and_a_ring_of_asynchronous_copi
 @pytest.mark.parametrize("target", ["cuda:sm_89", "cuda:sm_120a"])
 def test_a_product_of_f8_is_made_of_mma_sync_where_there_are_such_tensor_cores(target: str) -> None:
     """(Of sm_90 and sm_100 the assembler makes products of f16 of it.)"""
-    text = "kernel g(A: f8e4m3[M, K], B: f8e5m2[N, K], C: f32[M, N]) { par M i, N j { C[i, j] = sum K k { A[i, k] * B[j, k] } } }"
+    body = "par M i, N j { C[i, j] = sum K k { A[i, k] * B[j, k] } }"
+    text = f"kernel g(A: f8e4m3[M, K], B: f8e5m2[N, K], C: f32[M, N]) {{ {body} }}"
     cubin = placed_cubin_of(texpr.parse(text).only.compile(target, sizes=MATMUL).build)
     (found,) = listings(disassembled(cubin), line_tables(cubin))
     loop = found.main_loop()
