@@ -8,7 +8,7 @@ empty or holds nothing but what an older manifest names: a user's own file, fold
 import hashlib
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from texpr.codegen.cuda.copies import BoxMap
@@ -41,6 +41,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.text import JSON, text
 from texpr.grammar.paths import as_path, not_written, read_plain
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.normal import strides

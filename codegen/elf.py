@@ -3,7 +3,8 @@ or ValueError for what is none."""
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.manifest import ALIGNMENT_BYTES, LaunchStep
@@ -20,6 +19,7 @@ from texpr.codegen.tensor_map import MAX_EXTENT, TensorMap
 from texpr.codegen.toolchain import compile_host, scratch_folder
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, error, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 
 KINDS = (

@@ -10,10 +10,11 @@ text outside all functions; that is the line wanted here, for our headers are in
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.codegen.elf import in_order, sections, symbols
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 
 INSTRUCTION_BYTES = 16  # from sm_70 on
 END, SET_ADDRESS, INLINED_CALL = 1, 2, 0x90  # extended opcodes

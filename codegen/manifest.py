@@ -9,12 +9,12 @@ Standard library only.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.tensor_map import UNIT_BYTES
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.operators import CALLED, OPERATORS, IndexOp, Operator
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import address_name
 
 FORMAT = "texpr-manifest"

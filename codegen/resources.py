@@ -9,10 +9,10 @@ was spilled.
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from texpr.codegen.elf import sections, symbols
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.target import Target
 
 REGISTERS = 0x2F  # attributes of a function

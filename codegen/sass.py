@@ -11,10 +11,10 @@ instruction set by name only (cuda-binary-utilities, "Instruction Set Reference"
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from texpr.codegen.line_table import INSTRUCTION_BYTES, Line, LineTable
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 
 LOCAL = "local memory"  # of a thread: registers that were spilled, arrays that found none
 GROUPS: dict[str, tuple[str, ...]] = {

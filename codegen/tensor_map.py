@@ -8,8 +8,9 @@ limits are sentences here: `box_fault` is asked where a map is written, `array_f
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
+
+from texpr.grammar.records import dataclass
 
 MAX_RANK = 5
 MAX_BOX = 256  # along a dimension

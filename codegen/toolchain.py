@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +28,7 @@ from texpr.codegen.headers import INCLUDE as INCLUDE
 from texpr.codegen.nvrtc import DRIVER, identity, nvrtc_path
 from texpr.grammar.diagnostics import TExprError, error, fail
 from texpr.grammar.endings import at_end, temporary
+from texpr.grammar.records import dataclass
 
 TIMEOUT_S = 300
 PROBE_TIMEOUT_S = 60  # for a version, or a text of a few lines

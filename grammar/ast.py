@@ -20,12 +20,13 @@ What the checker has settled:
     Par(i, SizeVar M, (Bind S0 C[i] = 0.0, Seq(k, SizeVar K, (Accumulate S1 C[i] add Read A[i, k]))))
 """
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from enum import StrEnum
 
 from texpr.grammar.index.operators import CompareOp as CompareOp
 from texpr.grammar.index.operators import IndexOp as IndexOp
 from texpr.grammar.operators import Fn as Fn
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import BOOL, I64, DType
 

@@ -6,7 +6,6 @@ and arguments that no machine could keep (E0205).
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from math import prod
 
@@ -14,6 +13,7 @@ from texpr.grammar import syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr
 from texpr.grammar.diagnostics import did_you_mean
 from texpr.grammar.index.expr import index_names
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 

@@ -4,7 +4,7 @@ E01 syntax, E02 names, types and attributes, E03 proofs, E04 mapping, E05 target
 Each code has at least one program in `tests/errors/`, and `texpr explain CODE` prints its entry.
 """
 
-from dataclasses import dataclass
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

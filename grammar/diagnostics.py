@@ -8,10 +8,11 @@ A stage collects diagnostics and raises one `TExprError` with all of them.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from texpr.grammar.codes import CODES
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 
 

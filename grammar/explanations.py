@@ -4,7 +4,7 @@ Every `wrong` gives its code, and every `right` is accepted by all stages (a tes
 are about files, machines and calls.
 """
 
-from dataclasses import dataclass
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ register), so a fragment is a bind through a relation like any other.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp
 from texpr.grammar.index.expr import add, combine, multiply
+from texpr.grammar.records import dataclass
 
 Place = Callable[[IndexExpr, IndexExpr], tuple[IndexExpr, IndexExpr]]
 """The element (row, column) that a lane holds in a register."""

@@ -7,13 +7,13 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from texpr.grammar.operators import Fn
+from texpr.grammar.records import dataclass
 
 Array = NDArray[Any]
 Rule = Callable[[Array, tuple[Array, ...], tuple[Array, ...]], Array]

@@ -4,11 +4,11 @@ To add a function of floats: a member of `Fn` and its row, its value in float64 
 the function itself for each machine: in `codegen/cpu/library.py`, and `tx::<name>` in `codegen/include/texpr/math.cuh`.
 """
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from texpr.grammar.index.operators import CALLED, CompareOp, IndexOp
 from texpr.grammar.index.operators import OPERATORS as INDEX_OPERATORS
+from texpr.grammar.records import dataclass
 
 
 class Fn(StrEnum):

@@ -5,8 +5,10 @@ out of equality, so two programs that differ only in white space are equal.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
+
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

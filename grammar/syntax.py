@@ -9,8 +9,9 @@ of equality; comments and literal spellings are in it.
     }                                   ))
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 
 

@@ -4,8 +4,9 @@ One table, `ELEMENT_TYPES`, says everything that a stage may ask about a type; `
 promotion rules. Standard library only: the runtime loads this file on machines without NumPy's extensions.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+
+from texpr.grammar.records import dataclass
 
 
 class Kind(Enum):

@@ -5,7 +5,7 @@ parameters.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import pairwise
 from typing import assert_never
 
@@ -28,6 +28,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import index_names, substitute
 from texpr.grammar.index.linear import Linear, Operation, factors, linear, obstacle, why_not_affine
 from texpr.grammar.index.operators import DIVISIONS, OPERATORS
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl
 

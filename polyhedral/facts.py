@@ -8,7 +8,7 @@ and leaves the other sizes out, which is exact: every group has values that sati
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar
 
 from texpr.grammar.ast import (
@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.index.expr import const
 from texpr.grammar.index.interval import Ranges
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl

@@ -8,7 +8,6 @@ what takes more is E0307. No isl value is printed or handed out from inside a qu
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from islpy import (
     Aff,
@@ -27,6 +26,7 @@ from islpy import (
 )
 
 from texpr.grammar.diagnostics import TExprError, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 
 __all__ = [

@@ -4,7 +4,7 @@ Loops are named by their indices, statements by their ids, an `if` by the first 
 a core kernel, and a move gives new ones by a fixed rule, so later moves can say them.
 """
 
-from dataclasses import dataclass
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,12 @@ data-dependent condition. An affine condition (an `if`, a select arm) restricts 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from texpr.grammar.ast import AccOp, Buffer, IndexExpr, Kernel, Leaf, Par, Read, Seq, Subscript
 from texpr.grammar.diagnostics import Diagnostic
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.facts import Facts

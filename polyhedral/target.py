@@ -4,11 +4,11 @@
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 
 from texpr.grammar.attributes import MAX_CLUSTER, MAX_THREADS, WARP
 from texpr.grammar.diagnostics import fail, nearest
+from texpr.grammar.records import dataclass
 
 WARPGROUP = 4  # warps
 FIRST_WITH_CLUSTERS = 90  # compute capability

@@ -4,12 +4,12 @@ Bound(arrays={"A": view, …}, scalars={"alpha": 2.0}, sizes={"M": 512, …}) fo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from texpr.codegen.manifest import JsonCondition, JsonExpr, Manifest, Parameter, evaluate, holds, names_of, text_of
 from texpr.grammar.diagnostics import TExprError, did_you_mean, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import ArrayView, view_of
 from texpr.runtime.streams import LEGACY, current_stream, libraries_of

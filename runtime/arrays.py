@@ -6,10 +6,11 @@ the caller's array keeps the memory alive for the call. Standard library only.
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import dense, reach
 from texpr.grammar.types import ELEMENT_TYPES, DType
 from texpr.runtime.streams import LEGACY, library_of

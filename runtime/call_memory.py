@@ -8,11 +8,11 @@ another one  words that earlier calls left as zeros    of which no two calls at 
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from texpr.codegen.manifest import ALIGNMENT_BYTES, INITS, MAX_WORKSPACE_BYTES, Manifest, Words, evaluate
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 
 if TYPE_CHECKING:
     from texpr.runtime.launch import Backend

@@ -1,8 +1,9 @@
 """Comparing a kernel's outputs with a float64 reference and its error bound. NumPy comes lazily."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from texpr.grammar.records import dataclass
 
 UNDECIDED_SHARE = 0.01  # of an output's elements, at most, in a run that is right
 

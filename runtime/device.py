@@ -6,7 +6,7 @@ cuda-core is imported at the first use, so that this package loads without it.
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ from texpr.codegen.manifest import LaunchStep
 from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.bits import scalar_bytes
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.runtime.arrays import CUDA, CUDA_HOST, CUDA_MANAGED
 from texpr.runtime.captured_words import CapturedWords

@@ -7,7 +7,7 @@ one that gives what the last one gave starts the same again.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from texpr.codegen.manifest import (
 )
 from texpr.codegen.tensor_map import TensorMap
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import address_name
 from texpr.grammar.types import ELEMENT_TYPES, DType
 from texpr.runtime.arrays import CPU

@@ -5,10 +5,11 @@ overlap do. Whatever is unusual goes through `bind_arguments`, which raises the 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from texpr.codegen.manifest import Manifest, Parameter
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arguments import bind_arguments, scalar_value
 from texpr.runtime.arrays import CUDA, ArrayView

@@ -6,12 +6,13 @@ own operations. Libraries that order their work themselves (jax) hand arrays ove
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 
 LEGACY = 1  # the handle of the default stream, in the driver as in DLPack; 0 is another name for it
 Lookup = Callable[[int], int]  # from a device to the handle of this thread's current stream

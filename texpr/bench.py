@@ -7,9 +7,9 @@ computed. The least time of a kernel is the longer of its bytes at the one rate 
 
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from texpr.grammar.records import dataclass
 from texpr.inspect import duration
 from texpr.ran import Ran
 from texpr.roofline import bytes_moved, float_operations, widest_float

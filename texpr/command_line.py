@@ -10,10 +10,11 @@ missing command and wrong use end the process, as argparse does it: by SystemExi
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from texpr.grammar.diagnostics import did_you_mean
+from texpr.grammar.records import dataclass
 
 PROGRAM = "texpr"
 USAGE = 2  # the exit code of wrong use

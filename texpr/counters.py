@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.records import dataclass
 
 MAX_REPORT_BYTES = 256 << 20
 MAX_SAID = 400  # characters of what ncu says of an error

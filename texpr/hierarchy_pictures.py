@@ -1,11 +1,11 @@
 """Who runs what, as pictures: the digits of every index by place, and the tile of a block with the lanes of a warp."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
 
+from texpr.grammar.records import dataclass
 from texpr.pictures import (
     FAINT,
     GAP,

@@ -9,7 +9,6 @@ negative. What is left is counted at iterations spread evenly, and is not exact.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from math import comb
 
@@ -18,6 +17,7 @@ from texpr.grammar.core import children
 from texpr.grammar.index.expr import const, index_names, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 
 STEPS = 1 << 16  # iterations that are looked at in one way of counting
 

@@ -4,9 +4,11 @@ Words are set in a monospaced face, so their width is known: `CHARACTER` of the 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from html import escape
 from typing import Any
+
+from texpr.grammar.records import dataclass
 
 CHARACTER = 0.61  # of a face's size
 SIZE = 11  # of words, in pixels

@@ -9,10 +9,11 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
+from texpr.grammar.records import dataclass
 from texpr.options import one_of
 
 if TYPE_CHECKING:

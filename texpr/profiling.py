@@ -9,13 +9,13 @@ statement. Predictions are the means of the mapping's figures (docs/inspection.m
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from texpr.codegen.cuda.names import kernel_symbol
 from texpr.codegen.line_table import INSTRUCTION_BYTES, Line, LineTable
 from texpr.counters import KernelCounts
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.inspect import duration
 
 HOW = {"read": "load", "write": "store", "update": "update", "atomic": "update"}

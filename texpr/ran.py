@@ -1,10 +1,11 @@
 """What the reports of `texpr run` and `texpr bench` begin with: which kernel ran, for which target, at what sizes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from texpr.grammar.diagnostics import Diagnostic
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

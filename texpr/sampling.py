@@ -8,13 +8,13 @@ and at least `LEAST_ELEMENTS` elements are compared. All other statements run in
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Read, Role, Seq, Stmt
 from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import walk as every_node
 from texpr.polyhedral.map.conflicts import shared_updates
 

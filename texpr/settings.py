@@ -1,10 +1,11 @@
 """The environment, read in one place. Every `TEXPR_*` variable is listed here; an unknown one is warned of once."""
 
 import os
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

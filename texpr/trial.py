@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from texpr.codegen.artifact import signature
 from texpr.codegen.manifest import Manifest, Parameter, evaluate
 from texpr.grammar.diagnostics import Diagnostic, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import reach
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.inspect import duration

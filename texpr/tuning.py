@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from texpr import tuned
 from texpr.alternatives import changed, form, said
 from texpr.grammar.diagnostics import Diagnostic, TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import address_name
 from texpr.inspect import Progress, duration
 from texpr.options import merge_sizes, natural, refuse_misspelt, size_names, target_of

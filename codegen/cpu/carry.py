@@ -8,11 +8,12 @@ what lets narrow types accumulate in f32 and be rounded once, and makes one atom
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
 from texpr.grammar.index.expr import names
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.operators import Generic, Store
 from texpr.polyhedral.mapped.tree import Define

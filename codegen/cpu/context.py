@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.codegen.cpu.names import Names
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM, SUM
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.normal import strides

@@ -14,7 +14,6 @@ function of the program alone.
         return 0
 """
 
-from dataclasses import dataclass
 from typing import assert_never
 
 from texpr.codegen.cpu.context import Check, CpuTensor, Writer
@@ -23,6 +22,7 @@ from texpr.codegen.cpu.names import Names, file_name, place
 from texpr.grammar.ast import IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import SUM
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.planned import PlannedProgram

@@ -18,13 +18,13 @@ dense and of native types.
         return run(address0, address1, np.float32(scalar2), 0)
 """
 
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
 from texpr.codegen.cpu.context import Writer
 from texpr.codegen.cpu.launch import ELEMENT
 from texpr.codegen.manifest import Manifest, Parameter
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import dense
 from texpr.grammar.types import ELEMENT_TYPES
 

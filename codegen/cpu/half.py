@@ -10,12 +10,12 @@ IEEE Trans. Computers 57, 2008). f8 saturates, NaN stays NaN, denormals are kept
 
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from texpr.codegen.cpu.intrinsics import bits_of_f32, f32_of_bits, f32_to_half, half_to_f32, inline
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,6 @@ its atomics once.
             C[i] = A[i] + np.float32(1.0)
 """
 
-from dataclasses import dataclass
-
 from texpr.codegen.cpu.body import declaration, emit_body
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, place
@@ -23,6 +21,7 @@ from texpr.codegen.layout import room
 from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.planned import PlannedProgram

@@ -6,7 +6,7 @@ without the index moves before the loop; the rest stays. LLVM vectorises a loop 
     loop v < 4096: define i = 4096*c + v; guard i < N: S    ->    for v in range(min(4096, N - 4096*c)): i = …; S
 """
 
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import assert_never
 
 from texpr.grammar.ast import (
@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, add, combine, conjunction, const
 from texpr.grammar.index.linear import Linear, constant, linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.operators import Generic

@@ -11,7 +11,6 @@ What is added to nothing leaves an element as it is, bit by bit.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from texpr.codegen.cpu.carry import asked, sites_of
@@ -19,6 +18,7 @@ from texpr.codegen.cpu.context import CpuTensor
 from texpr.codegen.cpu.ranges import Range
 from texpr.grammar.ast import AccOp, Accumulate, Atomic
 from texpr.grammar.index.expr import constant_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.target import CPU_TALLY_ELEMENTS

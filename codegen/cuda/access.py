@@ -6,7 +6,7 @@ A[idx[i], k], read from data             A(tx::gathered<int>(idx(i), 16), k)
 for an instruction on many elements      A, i * 24 + k
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.cursor import Cursor
@@ -16,6 +16,7 @@ from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
 from texpr.grammar.ast import Gather, Read, Subscript
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.value import Layout, Unit

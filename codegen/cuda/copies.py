@@ -12,7 +12,6 @@ bulk           tx::store_bulk, tx::store_box                      back, in a gro
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 from math import copysign
 from typing import Protocol, assert_never
@@ -23,6 +22,7 @@ from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ZERO, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.place import coordinate

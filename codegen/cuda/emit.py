@@ -8,7 +8,6 @@ The text compiles for every `sm_80` and later with nvcc, and unchanged with a ho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from texpr.codegen.cuda.copies import BoxMap
 from texpr.codegen.cuda.facts import launch_facts
@@ -21,6 +20,7 @@ from texpr.codegen.cuda.wide import headers
 from texpr.codegen.headers import included
 from texpr.codegen.writer import Writer
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch

@@ -8,7 +8,7 @@ loads of its arms inside them.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.codegen.cuda.index import (
     ATOM,
@@ -39,6 +39,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import HASTENED
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, I32, I64, U32, DType, compute_type
 
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made

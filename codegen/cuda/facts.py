@@ -7,13 +7,14 @@ facts.nodes       every node in execution order
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from typing import TypeVar, get_args
 
 from texpr.codegen.cuda.copies import Box, Form, copy_form
 from texpr.grammar import ast
 from texpr.grammar.ast import Expr, Read, Role, Select
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import walk
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.look_back import LookBack

@@ -5,7 +5,6 @@ flags, tensor maps, sizes, host indices; only what the text uses is passed.
 """
 
 from collections.abc import Collection, Set
-from dataclasses import dataclass
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import Box, BoxMap
@@ -22,6 +21,7 @@ from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import const
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import I64, DType
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.normal import strides

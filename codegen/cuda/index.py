@@ -8,7 +8,6 @@ adds from left to right from leaving them on the way. So no `int` overflows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from texpr.grammar.ast import (
@@ -26,6 +25,7 @@ from texpr.grammar.index.expr import apply
 from texpr.grammar.index.interval import of_numbers
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.text import text
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.value import Layout, Unit
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1

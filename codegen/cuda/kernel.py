@@ -8,7 +8,6 @@ TX_EXPORT(vadd_0);
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from texpr.codegen.cuda.body import emit_body
 from texpr.codegen.cuda.copies import BoxMap
@@ -16,6 +15,7 @@ from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.names import kernel_symbol, listed
 from texpr.codegen.writer import Writer
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.between import AfterLaunch, GridBarrier, Init
 from texpr.polyhedral.mapped.walks import meets_simply
 

@@ -5,12 +5,12 @@ if (warp < 1) {                // part load
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import prod
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.names import source_line
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Part

@@ -11,11 +11,11 @@ register is declared at its `new` where all that touches it lies behind that in 
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.codegen.cuda.facts import LaunchFacts, Touch
 from texpr.codegen.layout import room
 from texpr.grammar.ast import IndexConst
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Reduce, Unused
 from texpr.polyhedral.mapped.places import Memory

@@ -16,7 +16,7 @@ z[0], … = ScaledSum over 32 lanes        const auto S4 = tx::reduce_lanes<tx::
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import copysign, prod
 
 from texpr.codegen.cuda import index as ix
@@ -28,6 +28,7 @@ from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, Index
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, substitute
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.extent import extent

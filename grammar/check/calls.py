@@ -5,7 +5,7 @@ A function whose body is only `let` and `return` is pure: its call is an express
 limited (E0103), recursion is refused (E0208).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr
@@ -19,6 +19,7 @@ from texpr.grammar.check.typing import WRAPPING, Typed, Untyped, Value, settle, 
 from texpr.grammar.check.values import as_index
 from texpr.grammar.check.views import array_of, check_writable, dims, same_extent, view_argument
 from texpr.grammar.diagnostics import Label
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import RefusedError, refuse
 from texpr.grammar.source import Span
 from texpr.grammar.surface import name_place, names_used

@@ -7,7 +7,7 @@ depth is counted and takes no room on Python's stack.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict, Unpack
 
 from texpr.grammar import ast, syntax
@@ -18,6 +18,7 @@ from texpr.grammar.check.typing import Value
 from texpr.grammar.diagnostics import MAX_TOLD, Diagnostic, Label, Severity, did_you_mean, error
 from texpr.grammar.index.expr import size_names
 from texpr.grammar.permissions import unique_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import LimitError, RefusedError, refuse
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import F32, DType

@@ -1,7 +1,6 @@
 """Reading the loops of a band: extents, ranges, indices, attributes; and putting them around a body."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar import ast, syntax
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, IndexVar
@@ -10,6 +9,7 @@ from texpr.grammar.check.context import Context
 from texpr.grammar.check.indices import index, operands, try_index
 from texpr.grammar.check.scope import IndexName
 from texpr.grammar.index.expr import ZERO, add, size_names, substitute, subtract
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import RefusedError
 from texpr.grammar.source import Span
 

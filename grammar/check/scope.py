@@ -4,13 +4,14 @@ Shadowing is an error, so a scope chain is one table per block and a name has on
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar import syntax
 from texpr.grammar.ast import IndexExpr, Subscript
 from texpr.grammar.check.typing import Value
 from texpr.grammar.diagnostics import Label
 from texpr.grammar.operators import BUILTINS
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES, I64, DType

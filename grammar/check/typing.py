@@ -7,10 +7,11 @@ i8, u8 or i16: it may be bound to that type again without a cast, and wraps.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import COMPARISONS, AccOp, Cast, Const, Expr, Fn, Node, Op, Select
 from texpr.grammar.operators import TAKES, Takes
+from texpr.grammar.records import dataclass
 from texpr.grammar.refusals import refuse
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, I8, I16, I32, U8, U32, DType, Kind, common_type, compute_type

@@ -8,7 +8,7 @@ their atoms have equal ones. Terms keep the order in which they came, for whoeve
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Union
 
@@ -16,6 +16,7 @@ from texpr.grammar.ast import IndexBinary, IndexConst, IndexExpr, IndexOp, Index
 from texpr.grammar.index.expr import ZERO, add, apply, combine, const, multiply, subtract
 from texpr.grammar.index.operators import DIVISIONS, OPERATORS, Operator
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import fold
 
 MAX_TERMS = 2000  # a product with more terms stays whole

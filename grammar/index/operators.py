@@ -6,10 +6,11 @@ evaluates manifests with it.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from operator import add, floordiv, mod, mul, sub
 from typing import Any, Literal
+
+from texpr.grammar.records import dataclass
 
 
 class IndexOp(StrEnum):

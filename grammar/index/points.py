@@ -5,8 +5,9 @@ takes longer to load than a kernel to compile, and without its limit of 64 bits.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from operator import add, and_, floordiv, mod, mul, rshift, sub, xor
+
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

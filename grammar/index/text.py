@@ -9,7 +9,6 @@ A dialect gives a value of its own to every node from those of its operands. C++
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from texpr.grammar.ast import (
@@ -28,6 +27,7 @@ from texpr.grammar.ast import (
     SizeVar,
 )
 from texpr.grammar.index.operators import BETWEEN, CALLED, OPERATORS
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import fold
 
 T = TypeVar("T")

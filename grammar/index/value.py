@@ -6,7 +6,6 @@ the interpreter here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from texpr.grammar.index.expr import COMPARE
 from texpr.grammar.index.operators import OPERATORS
 from texpr.grammar.index.points import Points, each
 from texpr.grammar.index.text import text
+from texpr.grammar.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

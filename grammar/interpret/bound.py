@@ -15,7 +15,6 @@ and abs are continuous and need no such care. Infinities and NaN have bound 0 wh
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from texpr.grammar import numerics
 from texpr.grammar.ast import Fn
 from texpr.grammar.functions import FLOAT_FUNCTIONS, FunctionError, Rule
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, DType
 
 Array = NDArray[Any]

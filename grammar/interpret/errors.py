@@ -6,10 +6,11 @@ Texts use the author's names. Witnesses use the core tree's, in the form that th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import Buffer, If, Intrinsic, Kernel, Par, Seq, Stmt
 from texpr.grammar.diagnostics import Diagnostic, Label, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 
 

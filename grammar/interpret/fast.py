@@ -14,7 +14,7 @@ rounded once, otherwise rounded at every step; both are allowed, and the result 
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar, assert_never
 
 import numpy as np
@@ -60,6 +60,7 @@ from texpr.grammar.interpret.errors import Reports, Site, asm_error
 from texpr.grammar.interpret.loops import is_axis, locals_of, running_sums
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.permissions import portion_factors
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 
 V = TypeVar("V")

@@ -2,7 +2,7 @@
 its iterations are independent, and which locals does its body declare."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import assert_never
 
 from texpr.grammar.ast import (
@@ -29,6 +29,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import buffers_read, children, statements
 from texpr.grammar.permissions import keeps_order
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import walk
 

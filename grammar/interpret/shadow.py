@@ -7,7 +7,7 @@ An accumulation beside another access in its own iteration is refused too as soo
 into the element, since that one differs from the iteration of the other access.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from texpr.grammar.ast import AccOp, Buffer, Par
 from texpr.grammar.diagnostics import Diagnostic
 from texpr.grammar.interpret.cells import Array
 from texpr.grammar.interpret.errors import Party, Reports, Site
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ implementation may deviate by: got is right iff `|got - outputs| <= 4 * bounds`,
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +32,7 @@ from texpr.grammar.interpret.bounded_cells import BoundedArithmetic, BoundedCell
 from texpr.grammar.interpret.cells import Cells, PlainArithmetic, PlainCells
 from texpr.grammar.interpret.exact import ExactInterpreter
 from texpr.grammar.interpret.fast import GRID_LIMIT, FastInterpreter
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType, Kind
 
 Array = NDArray[Any]

@@ -6,7 +6,6 @@ and puts a placeholder into the tree, which is then not returned, so that all er
 
 import ast
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Literal
 
 from texpr.grammar import syntax
@@ -17,6 +16,7 @@ from texpr.grammar.python.comments import comments_of
 from texpr.grammar.python.embedded import read_attributes, read_extent
 from texpr.grammar.python.names import WORDS, FnObject, Meaning, Names, NotRun, Unknown, Word, is_identifier
 from texpr.grammar.python.source import FunctionSource
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.words import RESERVED

@@ -7,7 +7,6 @@ is a diagnostic; a placeholder stands in its place and reading goes on, so that 
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.grammar import syntax
 from texpr.grammar.python.atoms import constant, name_of
@@ -26,6 +25,7 @@ from texpr.grammar.python.names import (
     is_identifier,
 )
 from texpr.grammar.python.refused import REFUSED, read_before_given
+from texpr.grammar.records import dataclass
 
 BINARY: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 CALLED: dict[type[ast.operator], str] = {

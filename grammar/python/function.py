@@ -17,7 +17,7 @@ A function that `texpr.fn` decorated is known by the attribute `__texpr_fn__`, w
 """
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from texpr.grammar import syntax
@@ -29,6 +29,7 @@ from texpr.grammar.python.names import FnObject, is_identifier
 from texpr.grammar.python.source import FunctionSource, read_function_source
 from texpr.grammar.python.stmt import read_body
 from texpr.grammar.python.types import annotation, read_parameters, read_sizes
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.text.limits import MAX_DIAGNOSTICS
 from texpr.grammar.words import RESERVED

@@ -8,11 +8,11 @@ and an object is known by the attributes that `texpr.language` and the decorator
 import math
 import re
 import sys
-from dataclasses import dataclass
 from types import FunctionType, ModuleType
 from typing import TypeVar
 
 from texpr.grammar import syntax
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.text.limits import MAX_FLOAT_DIGITS, MAX_INTEGER
 from texpr.grammar.types import ELEMENT_TYPES

@@ -9,11 +9,11 @@ import ast
 import inspect
 import tokenize
 from bisect import bisect_right
-from dataclasses import dataclass
 from types import FunctionType
 
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail, first
 from texpr.grammar.python.lines import lines_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.text.lexer import check_characters
 from texpr.grammar.text.limits import MAX_BLOCK_DEPTH, MAX_DIAGNOSTICS, MAX_EXPRESSION_HEIGHT, MAX_TEXT_BYTES

@@ -7,7 +7,6 @@ Python kept one (a name of an enclosing function is in no cell unless the body u
 import ast
 import io
 import tokenize
-from dataclasses import dataclass
 
 from texpr.grammar import syntax
 from texpr.grammar.diagnostics import TExprError
@@ -27,6 +26,7 @@ from texpr.grammar.python.names import (
     type_object,
 )
 from texpr.grammar.python.source import changed
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.text.printer import print_expr
 from texpr.grammar.types import ELEMENT_TYPES

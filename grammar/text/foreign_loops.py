@@ -6,10 +6,10 @@ its place), so that the mistakes of the loop's body are reported and its end is 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from texpr.grammar.diagnostics import Diagnostic, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.text.lexer import NEWLINE, Lexed, Token
 from texpr.grammar.text.limits import MAX_DIAGNOSTICS

@@ -6,10 +6,10 @@ the parser recovers without a second message.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from texpr.grammar.diagnostics import Diagnostic, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.text.limits import MAX_DIAGNOSTICS
 from texpr.grammar.words import FUNCTION_NAMES, KEYWORDS, TYPE_NAMES

@@ -5,10 +5,11 @@ A newline is blank inside ( ) [ ], after a binary or assignment operator or a co
 closes it, and then it does not make newlines blank. An unclosed `{` is closed at the next declaration or the end.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from texpr.grammar.diagnostics import Diagnostic, Label, TExprError, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.text.lexer import BAD, NEWLINE, Token
 from texpr.grammar.text.limits import MAX_BLOCK_DEPTH, MAX_BRACKET_DEPTH, MAX_DIAGNOSTICS

@@ -1,10 +1,10 @@
 """What to say about a token that does not fit: the usual mistakes first, then what could stand there."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from texpr.grammar.attributes import ATTRIBUTES
 from texpr.grammar.diagnostics import Diagnostic, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import SourceText, Span
 from texpr.grammar.text.foreign_loops import LOOP_WORDS, loop_help
 from texpr.grammar.text.lexer import NEWLINE, WORD_KINDS, Token

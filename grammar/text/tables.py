@@ -4,10 +4,11 @@ The file is plain JSON, written by `tablegen.py` and checked fresh by a test, so
 """
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from texpr.grammar.records import dataclass
 
 TABLE_FILE: Final = Path(__file__).with_name("texpr_tables.json")
 END: Final = "$END"

@@ -6,12 +6,12 @@ other byte may be touched; those are requests of their own.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.figures.sites import Site
 from texpr.polyhedral.figures.value import Mean
 

@@ -5,7 +5,6 @@ the first, the last, the middle one, then places drawn by a fixed rule; those wh
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -17,6 +16,7 @@ from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import atom_names, linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.figures.certify import certificate
 from texpr.polyhedral.figures.mean import ENGINE_ALIGN_BYTES, SECTOR_BYTES, SPREAD, Array, Draw, Made, mean
 from texpr.polyhedral.figures.sites import Site, Sites

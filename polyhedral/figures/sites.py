@@ -5,7 +5,7 @@ what only a run knows (turns). Sizes are at the representative values.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -27,6 +27,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, ZERO, combine, const, constant_value, multiply, negation, substitute
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.figures.value import By
 from texpr.polyhedral.layout.place import offset

@@ -28,11 +28,11 @@ requests of global memory a `Mean` has the share that they have of the launch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
 from texpr.grammar.ast import Subscript
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Memory
 
 

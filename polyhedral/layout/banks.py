@@ -8,10 +8,10 @@ than a word each are served in groups: of 8 bytes half a warp, of 16 bytes a qua
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from texpr.grammar.index.points import Points
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.place import NO_SIZES, coordinates
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.target import Target

@@ -10,7 +10,6 @@ has no such form, as (i % 6) / 4 or (i + j) % 8, is NotDigitsError, with the rea
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import gcd
 
 from texpr.grammar.ast import IndexConst, IndexExpr, IndexOp, IndexVar, SizeVar
@@ -18,6 +17,7 @@ from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import Linear, constant, operation
 from texpr.grammar.index.linear import variable as form_of
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import fold
 
 NOTHING = Linear()

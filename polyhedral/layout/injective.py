@@ -10,12 +10,13 @@ rest stays open. The XOR has no say: it is a bijection of addresses.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
 from texpr.grammar.index.expr import const, constant_value
 from texpr.grammar.index.linear import Linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import is_empty
 from texpr.polyhedral.layout.nest import Nonnegative, nest
 from texpr.polyhedral.layout.normal import bound, canonical, is_enumerable

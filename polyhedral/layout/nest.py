@@ -10,11 +10,11 @@ before ends, up to the extent; they may be those of several units.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.index.expr import ZERO, add, ceildiv, const, constant_value
 from texpr.grammar.index.linear import Linear, constant, linear, variable
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 

@@ -11,12 +11,13 @@ stays, and `same` compares such layouts element by element where they are small.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, size_names, substitute
 from texpr.grammar.index.linear import Linear, constant, linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.place import every_place, term_value
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 

@@ -19,13 +19,13 @@ stand in any order and be split in any way; `normal.py` has the one form of thos
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ZERO, const
+from texpr.grammar.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

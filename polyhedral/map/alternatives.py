@@ -7,9 +7,10 @@ whose memory has no room is found when it is built, not here.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Condition
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.cost import LaunchCost, launch_cost
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.roofline import Terms, terms

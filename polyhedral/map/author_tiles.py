@@ -9,13 +9,13 @@ author says. The sizes bind every candidate of the launch, so that no candidate 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, Par, Seq
 from texpr.grammar.diagnostics import Diagnostic, error, fail
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import tile_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.digits import power_of_two
 from texpr.polyhedral.mapped.candidate import Deal
 from texpr.polyhedral.target import Target

@@ -9,13 +9,13 @@ has just the threads of that unit.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
 from texpr.grammar.ast import Attr, Par
 from texpr.grammar.attributes import ATTRIBUTES
 from texpr.grammar.diagnostics import Diagnostic, error, fail
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, asked_scope, inner_nests
 from texpr.polyhedral.map.digits import Share, share
 from texpr.polyhedral.mapped.places import Scope

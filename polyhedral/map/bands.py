@@ -5,7 +5,6 @@ par M i { seq K k { par N j { S } } }  two nests: (i) on blocks, (j) on the thre
 par M i #grid { par N j #block { S } } two nests, because the author says so
 """
 
-from dataclasses import dataclass
 from math import inf
 
 from texpr.grammar.ast import If, IndexExpr, Kernel, New, Par, Seq, Stmt
@@ -13,6 +12,7 @@ from texpr.grammar.attributes import SCOPES
 from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.interval import index_range
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.walk import adjacent
 

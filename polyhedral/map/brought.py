@@ -8,7 +8,7 @@ Between the first two a thread multiplies what came before, so that nobody waits
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from texpr.grammar.ast import (
@@ -23,6 +23,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major

@@ -13,10 +13,11 @@ A thread would else have all elements that are neighbours, and all others would 
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Read
 from texpr.grammar.index.expr import add, ceildiv, combine, const, constant_value, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.digits import is_power_of_two

@@ -22,7 +22,7 @@ proved too: what is read is what was read in the same loops, and each iteration 
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from texpr.grammar.ast import (
@@ -51,6 +51,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, index_names, product, same
 from texpr.grammar.narrow import implied_attributes
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import BF16, F16, F32
 from texpr.grammar.walk import rewrite

@@ -14,7 +14,7 @@ author has no more than the serial program adds to it. The bound of `texpr run -
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial, reduce
 
 from texpr.grammar import ast
@@ -22,6 +22,7 @@ from texpr.grammar.ast import AccOp, Accumulate, Anchor, Atomic, Bind, IndexExpr
 from texpr.grammar.index.decide import decide
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges

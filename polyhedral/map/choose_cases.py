@@ -18,10 +18,10 @@ matters less how long they take. There are no cases where rows of several length
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, SizeVar
 from texpr.grammar.index.expr import ZERO, combine, conjunction, const
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.held import unheld
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.sharing import FEW

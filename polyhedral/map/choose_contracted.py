@@ -13,7 +13,7 @@ measured these.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import inf, prod
 
@@ -22,6 +22,7 @@ from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import raster_of, tile_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.author_tiles import serial_tile, shares_asked
 from texpr.polyhedral.map.contracted_fits import contracted_fault
 from texpr.polyhedral.map.contracted_tiles import bringing

@@ -14,13 +14,14 @@ one of them. The figures are a fit to some hundred pairs of tile and sizes on an
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Fn, Op, Par, Read, Seq
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import may_use_tf32, stages_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32
 from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides

@@ -5,11 +5,12 @@ shortest time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Par, Seq
 from texpr.grammar.permissions import stages_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.polyhedral.map.matrix_product import MatrixProduct, product_of_any_rows
 from texpr.polyhedral.map.problem import Problem, Region

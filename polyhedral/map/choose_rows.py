@@ -27,11 +27,11 @@ registers again, and a matrix of 8192 x 32000 in f32 times a vector ran at .81, 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, inner_nests, nest_of
 from texpr.polyhedral.map.hardware_attributes import width_asked
 from texpr.polyhedral.map.held import (

@@ -8,11 +8,11 @@ little of what lies beyond the end of a row. Of kernels by hand those of 4 KB, t
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Gather, Leaf, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.lines import begins, origins
 from texpr.polyhedral.map.problem import Problem

@@ -6,11 +6,11 @@ Each thread of a team runs the scalars for itself; what stands beside the loops 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Bind, If, New, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, is_serial_par, nest_of
 from texpr.polyhedral.map.held import Held, Member, along_row, held_by
 from texpr.polyhedral.map.problem import Problem

@@ -7,9 +7,10 @@ all = all and c                                         if not c { all = false }
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Bind, Cast, Condition, Const, Expr, Fn, If, Op, Read, Select, Stmt
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BOOL
 from texpr.polyhedral.map.conversions import converted
 from texpr.polyhedral.walk import value_reads

@@ -12,8 +12,8 @@ A tile of a factor has a row for each product, and its side along the row.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.contraction import Contraction, Factor

@@ -12,7 +12,7 @@ does not hold, as at the edges of an image. What the program says before and aft
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from math import copysign
 
@@ -39,6 +39,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, at_least_zero, conjunction, constant_value, names, where_some
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, I32, DType
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.long_sums import as_type, narrow

@@ -10,7 +10,7 @@ blocks are counted, numbered or in clusters stay launches of their own.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from texpr.grammar.ast import Attr, Compare, CompareOp, IndexExpr, IndexOp, IndexVar, Par, Read
@@ -18,6 +18,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, combine, const, constant_value, product
 from texpr.grammar.permissions import cluster_shape_of, cooperative_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.map.bands import asked_scope
 from texpr.polyhedral.map.draft import Draft

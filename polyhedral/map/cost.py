@@ -8,13 +8,14 @@ modelled. On a CPU it counts how many accesses step by at most one element in th
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any, assert_never
 
 from texpr.grammar.ast import Gather, If, Par, Seq, Stmt
 from texpr.grammar.index.expr import ONE, ZERO, subtract
 from texpr.grammar.index.interval import Ranges, index_range
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step

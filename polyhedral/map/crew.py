@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import (
@@ -33,6 +33,7 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BOOL, F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, thread_digits

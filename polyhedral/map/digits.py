@@ -9,12 +9,13 @@ iterations share a thread and a serial digit: what lies beyond an extent is cut 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from texpr.grammar.ast import IndexConst, IndexExpr
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, multiply, product
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place
 from texpr.polyhedral.mapped.tree import Define

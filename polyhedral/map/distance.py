@@ -12,7 +12,6 @@ takes too many steps, or has no bound, it is the greatest of some places (`numbe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
 from itertools import pairwise
@@ -23,6 +22,7 @@ from texpr.grammar.index.expr import ZERO, add, conjunction, const, constant_val
 from texpr.grammar.index.linear import linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import NotAffineError, Scope

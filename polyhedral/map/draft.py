@@ -1,8 +1,9 @@
 """What one call of `build` gathers: names, buffers, and the digits of the launch at work. It decides nothing."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import Attr, Kernel, Role
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.value import Layout

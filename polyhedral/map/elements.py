@@ -8,12 +8,12 @@ to write out, they are more of the array.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Always, Condition, IndexExpr, IndexVar
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import ONE, ZERO, add, multiply, names, subtract
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.conditions import condition_of

@@ -12,10 +12,11 @@ band accumulate in one element is `over` them: of `S[i] += s` every thread has a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Accumulate, Bind, Cast, Const, Expr, Gather, IndexVar, Leaf, New, Read, Role, Seq, Stmt
 from texpr.grammar.permissions import keeps_order
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I16, I32, U8, DType
 from texpr.grammar.walk import walk
 from texpr.polyhedral.map.conflicts import shared_updates

@@ -11,7 +11,7 @@ the remainder side by side, these dimensions become one: X[b_j].
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import (
@@ -36,6 +36,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import children
 from texpr.grammar.index.expr import ZERO, combine, const, constant_value, multiply
 from texpr.grammar.index.operators import IndexOp
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.map.merged import accesses, is_one, merged_buffer
 from texpr.polyhedral.map.row_room import most_bytes

@@ -11,7 +11,7 @@ in all accesses of the kernel, none of which may read such a subscript from data
 
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -33,6 +33,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, index_names, multiply, names, substitute
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.map.merged import Merges, accesses, is_one, merged, with_merged

@@ -9,8 +9,9 @@ loop, since that of the iteration before, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.mapped.between import GridBarrier, Init, Words

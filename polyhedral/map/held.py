@@ -9,13 +9,13 @@ updates the element itself, in the last loop over the row that reads it and afte
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from texpr.grammar.ast import Gather, If, IndexExpr, IndexVar, Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import add, at_least_zero, ceildiv, const
 from texpr.grammar.index.interval import most
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import is_serial_par, nest_of
 from texpr.polyhedral.map.lines import ahead

@@ -4,13 +4,13 @@ par N i { C[i] = A[i] #unique }     "`#unique` (line 1) changes nothing: its sta
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Attr, Kernel, Leaf, Seq, Stmt
 from texpr.grammar.attributes import ATTRIBUTES, Needs, Spec
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE
 from texpr.grammar.permissions import contracts, hastens, promises_unique
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32
 from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.places import Memory, Place

@@ -11,7 +11,7 @@ What the fours leave of the rows runs as it would without them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -28,6 +28,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ZERO, add, at_least_zero, combine, const, constant_value, multiply, names, subtract
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem

@@ -10,12 +10,13 @@ ends of rows that begin at any address. Sizes are known: only then are remainder
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Bind, Gather, IndexExpr, IndexOp, IndexVar, Kernel, New, Node, Par, Stmt, Subscript
 from texpr.grammar.core import children
 from texpr.grammar.index.expr import combine, const, constant_value
 from texpr.grammar.index.linear import Linear, linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.place import offset

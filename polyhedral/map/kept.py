@@ -14,10 +14,11 @@ as in `long_sums`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.ast import Attr, Buffer, Condition, Kernel, New, Role, Stmt
 from texpr.grammar.narrow import implied_attributes
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.copied import Copies

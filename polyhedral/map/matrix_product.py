@@ -17,13 +17,13 @@ its own. Then rows may be several indices, which the window moves over an array:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
 from texpr.grammar.index.interval import Ranges, least, most
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, F32, F64, I32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.normal import strides

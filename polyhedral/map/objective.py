@@ -5,7 +5,6 @@ subscripts are gathered has no figures. For A[i * 32 + lane] of f32: stride 1, d
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 from texpr.grammar.ast import Gather, Subscript
 from texpr.grammar.index.points import Points
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.map.digits import ThreadDigits

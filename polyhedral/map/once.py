@@ -9,7 +9,7 @@ computed of from the first loop to the last; a row is as long as the loops and h
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -31,6 +31,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, same
 from texpr.grammar.operators import OPERATORS
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft

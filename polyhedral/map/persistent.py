@@ -9,12 +9,13 @@ guard. The tiles of a block follow one another as the rounds of a `seq` do: they
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Attr, Compare, CompareOp, IndexExpr, IndexVar, Kernel
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import add, ceildiv, const, constant_value, minimum, multiply, product
 from texpr.grammar.permissions import persistent_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.candidate import Blocks, Choice, Columns, Contracted, Flat, Single, Tiled
 from texpr.polyhedral.mapped.places import GRID_PLACES, Digit, Place, Scope
 from texpr.polyhedral.mapped.program import Launch

@@ -24,10 +24,11 @@ What else is bound under the condition is evaluated once, for the iteration that
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, Expr, Fn, If, IndexValue, New, Op, Read, Select, Stmt
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL
 from texpr.grammar.walk import rewrite

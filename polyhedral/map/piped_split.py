@@ -12,10 +12,11 @@ So sums are added in the order of k, whoever adds them, and have the same bits i
 itself goes the same way. A cluster has one tile: nothing is sent to a place that is still read.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, IndexExpr, IndexOp, Read
 from texpr.grammar.index.expr import add, combine, const, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import row_major

@@ -6,7 +6,7 @@ the parallel indices around it so that no two of their iterations share a copy.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Attr, Buffer, IndexExpr, Role
 from texpr.grammar.attributes import Construct, is_mapped
@@ -14,6 +14,7 @@ from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import ONE, add, constant_value, index_names
 from texpr.grammar.index.interval import Ranges, bounds
 from texpr.grammar.permissions import alignment_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.declared import declared_layout, shared_layout
 from texpr.polyhedral.layout.extent import extent_bytes
 from texpr.polyhedral.layout.make import copied

@@ -26,11 +26,12 @@ A step has as many products as a portion may have (`LARGEST_PORTION`), so each b
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp, Leaf, Read
 from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply, subtract
 from texpr.grammar.permissions import LARGEST_PORTION
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.map.draft import Draft

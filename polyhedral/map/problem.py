@@ -10,7 +10,7 @@ for plain statements before it begins a region of its own, since blocks may shar
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 
 from texpr.grammar.ast import (
@@ -34,6 +34,7 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.facts import size_divisors, size_least
 from texpr.polyhedral.layout.declared import declared_layout
 from texpr.polyhedral.layout.value import Layout

@@ -4,10 +4,10 @@ What prices a schedule and what maps the one that is taken ask for the same prob
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 from texpr.grammar.ast import Condition, Kernel
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.kept import Kept, known_of
 from texpr.polyhedral.map.long_sums import carried_wide

@@ -9,12 +9,12 @@ rows too: blocks beyond the last one of the band do nothing.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, Compare, CompareOp, IndexConst, IndexExpr, IndexVar
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, minimum
 from texpr.grammar.permissions import raster_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.map.digits import Piece, grid_digits, place_on_grid
 from texpr.polyhedral.map.draft import Draft

@@ -7,7 +7,7 @@ Their iterations may be made in any order, by any thread, each with a part of it
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -30,6 +30,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.find_picks import picks
 from texpr.polyhedral.map.picks import Pick

@@ -6,7 +6,6 @@ a cluster:       lane 0 sends p to parts[slot] of all    every block waits for w
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import (
     Bind,
@@ -24,6 +23,7 @@ from texpr.grammar.index.expr import (
     const,
     multiply,
 )
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft

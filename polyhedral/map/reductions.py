@@ -14,7 +14,7 @@ contiguously.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     AccOp,
@@ -32,6 +32,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, product, where_some
 from texpr.grammar.index.interval import most
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, F64
 from texpr.grammar.walk import rewrite

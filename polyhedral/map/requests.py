@@ -1,11 +1,12 @@
 """The requests of a launch's warps: an access by the lanes of one, and how often some warp makes it."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from texpr.grammar.ast import Stmt
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins

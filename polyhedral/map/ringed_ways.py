@@ -8,12 +8,12 @@ for round < 4: own[e] = d[w, C_row + 4*round, 8*C_piece + e] ;  C[…] = own[e] 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr, IndexOp
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.layout.make import row_major, swizzled

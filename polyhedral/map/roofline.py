@@ -10,7 +10,6 @@ same, and other reasons decide.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, Par, Seq, Stmt, Subscript
@@ -18,6 +17,7 @@ from texpr.grammar.core import children
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.interval import Ranges, bounds, index_range
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.cost import LaunchCost
 from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import MAX_WEIGHT, Problem, Region, declared

@@ -10,7 +10,6 @@ program has 0 in place of elements that are not there, and of no others, that is
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product as choices
 from math import prod
 
@@ -30,6 +29,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, add, ceildiv, combine, const, multiply, names, product, subtract
 from texpr.grammar.index.linear import Linear, linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.contraction import Factor
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.slack import slack

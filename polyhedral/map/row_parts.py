@@ -13,7 +13,7 @@ So the sums of a row are added in one order, whoever makes its tiles, and have t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 from texpr.grammar.ast import (
@@ -32,6 +32,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ZERO, ceildiv, combine, conjunction, const, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft

@@ -11,7 +11,7 @@ The loops over a row give every thread the same iterations, so it reads what it 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.ast import (
     Compare,
@@ -29,6 +29,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.ast import Node as Tree
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply, subtract
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import ThreadDigits, over_ranks, thread_digits

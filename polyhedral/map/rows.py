@@ -10,7 +10,7 @@ Not done where the elements need not exist, or are touched by anything else in t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from texpr.grammar.ast import (
@@ -40,6 +40,7 @@ from texpr.grammar.index.expr import (
     subtract,
     where_some,
 )
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.conflicts import shared_updates

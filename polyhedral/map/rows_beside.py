@@ -9,10 +9,9 @@
 What no row has of its own is loaded once for all of them.
 """
 
-from dataclasses import dataclass
-
 from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar
 from texpr.grammar.index.expr import ONE, add, const, minimum, multiply, subtract
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.crew import Crew
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Parted

@@ -17,7 +17,7 @@ Where the extent is a multiple of the run, nothing is cut inside it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -38,6 +38,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, const, multiply, subtract
 from texpr.grammar.index.interval import least
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.facts import size_ranges

@@ -10,7 +10,7 @@ another. `#ordered` forbids it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     AccOp,
@@ -37,6 +37,7 @@ from texpr.grammar.index.expr import ONE, ZERO, constant_value, subtract
 from texpr.grammar.index.interval import most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.permissions import keeps_order, unroll_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, I32, I64, U32, DType, compute_type
 from texpr.polyhedral import isl
 from texpr.polyhedral.facts import size_ranges

@@ -5,7 +5,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import (
@@ -24,6 +23,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import ZERO, const, multiply, product
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import team_of

@@ -12,7 +12,7 @@ unit is one thread.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from texpr.grammar.ast import (
@@ -42,6 +42,7 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
 from texpr.polyhedral.map.long_sums import as_type, direct, narrow
 from texpr.polyhedral.map.runs import (

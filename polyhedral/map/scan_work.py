@@ -1,10 +1,10 @@
 """The scans of a launch, and what stands around them: scalars, and statements for one thread."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, Leaf, New, Role, Stmt
 from texpr.grammar.core import statements
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.scan import Carrier, Scan, is_handed_on, is_plain, meet, scan

@@ -10,11 +10,11 @@ Whatever cannot be judged stays as it is.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 
 from texpr.grammar.ast import Buffer
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.cost import LaunchCost, cost
 from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.objective import SECTOR_BYTES

@@ -6,11 +6,11 @@ So tiles of a contraction are no wider than rows are long, and a sum over a wind
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from texpr.grammar.ast import Condition, IndexExpr, IndexOp, IndexVar, Node, Par, Seq
 from texpr.grammar.index.expr import at_least_zero, combine, constant_value, product
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.tree import Define
 from texpr.polyhedral.names import stem

@@ -11,10 +11,10 @@ The order of the parts is fixed, so bits do not depend on timing; long sums are 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, IndexExpr, IndexVar, Read
 from texpr.grammar.index.expr import ONE, add, const, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.brought import Block, zero

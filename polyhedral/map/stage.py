@@ -10,12 +10,13 @@ that it fits, and so do several, each for its case: their programs are joined. E
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from texpr.grammar.ast import Condition, Role
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.centred import centre, to_centre
 from texpr.polyhedral.map.chains import left_in_memory

@@ -15,7 +15,7 @@ iteration surely reads of arrays that the launch does not write, 4, 8 or 16 byte
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from texpr.grammar.ast import (
@@ -35,6 +35,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error, fail
 from texpr.grammar.index.expr import add, combine, const, constant_value, multiply, names
 from texpr.grammar.permissions import stages_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.digits import thread_digits

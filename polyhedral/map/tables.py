@@ -8,13 +8,14 @@ for h_serial < 7 …                    X[…] * F_table[r, s], with the loops o
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Accumulate, Bind, Cast, Expr, Gather, IndexVar, Leaf, Op, Read, Seq, Stmt
 from texpr.grammar.ast import Node as Tree
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import const, constant_value, names
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.bands import Nest

@@ -8,7 +8,7 @@ compute scalars of an iteration. Not under `#ordered`.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from math import prod
 
@@ -16,6 +16,7 @@ from texpr.grammar.ast import AccOp, Accumulate, Atomic, Bind, Buffer, Gather, I
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
 from texpr.grammar.permissions import keeps_order, unroll_of
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, has_block_level
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.reducible import Reduction, in_seqs, is_scalar, nest_of_seqs, reads_of

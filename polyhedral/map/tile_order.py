@@ -7,10 +7,10 @@
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr, IndexOp, IndexVar, Par
 from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.tree import Define, Node
 from texpr.polyhedral.names import Names
 

@@ -8,11 +8,11 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar
 from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, multiply
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.matrix_product import MatrixProduct
 from texpr.polyhedral.map.row_boxes import RowBoxes
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped

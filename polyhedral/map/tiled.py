@@ -16,7 +16,7 @@ Beyond the extents the tile has zeros, which nothing reads.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from texpr.grammar.ast import Bind, Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar
@@ -33,6 +33,7 @@ from texpr.grammar.index.expr import (
     subtract,
 )
 from texpr.grammar.index.linear import Linear, linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major

@@ -10,13 +10,13 @@ no iteration writes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from texpr.grammar.ast import Accumulate, Atomic
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import names
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop

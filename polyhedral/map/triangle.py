@@ -5,12 +5,13 @@
 What a factor reads is read for every element of the box that one of its tiles has, so it lies in its array there too.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Par, Read, Seq
 from texpr.grammar.index.expr import ONE, ZERO, add, conjunction, names, subtract
 from texpr.grammar.index.interval import Ranges, bounds, ends, greatest, index_range
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.reducible import Reduction

@@ -7,13 +7,13 @@ More at a time than there are iterations is all of them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Attr, IndexConst, IndexExpr, Par, Seq
 from texpr.grammar.attributes import MAX_UNROLL
 from texpr.grammar.diagnostics import Diagnostic, error
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.permissions import unroll_of
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

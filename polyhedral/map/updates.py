@@ -8,13 +8,14 @@ end is the program's own update by what that gives.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 
 from texpr.grammar.ast import Accumulate, Cast, Const, Expr, Fn, If, IndexExpr, Op, Read, Seq, Stmt, Subscript
 from texpr.grammar.core import buffers_read
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import constant_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.map.picks import BEST, Pick
 from texpr.polyhedral.mapped.monoids import OF_UPDATE

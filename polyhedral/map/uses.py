@@ -1,10 +1,11 @@
 """How one launch uses the locals that are declared in it: at which level, and who writes them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexExpr, Kernel, New, Par, Seq, Stmt
 from texpr.grammar.core import children
 from texpr.grammar.index.interval import Ranges, bounds, index_range
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
 from texpr.polyhedral.map.placement import LocalUse, choose_memory, size_bytes
 from texpr.polyhedral.map.problem import Problem

@@ -9,7 +9,7 @@ iterations, and what it writes can be written after them. What the iterations of
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -33,6 +33,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.index.expr import ZERO, names, substitute
 from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width

@@ -9,12 +9,13 @@ for chunk < 4                                       64 columns each
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Subscript
 from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, multiply, subtract
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import swizzled

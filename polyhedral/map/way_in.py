@@ -9,10 +9,10 @@ r = step / 6, s = step / 2 % 3, c = 64*(step % 2), so that what lies together in
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr, IndexOp
 from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, constant_value, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms

@@ -10,12 +10,13 @@ row, each read is a register: no access is shifted, and none is made twice.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Gather, IndexExpr, IndexOp, Role, Stmt
 from texpr.grammar.index.expr import ZERO, add, combine, const, multiply, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import Linear, atom_names, linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.bands import Nest

@@ -11,11 +11,11 @@ body, by a statement of `first`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, If, New, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.interval import Ranges
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.reducible import (

@@ -15,12 +15,13 @@ and on hardware.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import const
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8, DType
 from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled, transposed
 from texpr.polyhedral.layout.value import Layout, Term, Unit

@@ -11,11 +11,12 @@ A node is run by all threads of a block (or of the part around it) together, and
 needs. Counters and flags are words: elements of a workspace of integers. `Last` stands in `tree.py`, for it has a body.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.index.expr import const, multiply, product
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.order import Order
 

@@ -10,11 +10,12 @@ A mapping is a candidate, or one for each of some cases:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from texpr.grammar.ast import And, Condition, IndexVar
 from texpr.grammar.index.expr import conjunction, negation
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import address_name
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory

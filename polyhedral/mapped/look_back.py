@@ -3,10 +3,11 @@
 S9: b = Sum of b and of t of all blocks before part, one for each j
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import Condition, IndexExpr, Read, Subscript
 from texpr.grammar.index.expr import ZERO, names
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.walk import subscript_names

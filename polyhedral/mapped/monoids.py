@@ -14,13 +14,13 @@ statements.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import add, gt, lt, mul
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.ast import AccOp
 from texpr.grammar.identities import first_of
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import ELEMENT_TYPES, DType
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ A `Contract` is a product of tiles by a team of threads, an `Unload` brings what
     S8: unload d[x, y] = c[x, y] for x < 16, y < 64  (stmatrix.x4 bf16)
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.index.expr import names
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.access import Access, Cache, Completion
 from texpr.polyhedral.mapped.look_back import LookBack

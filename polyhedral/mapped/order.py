@@ -1,8 +1,9 @@
 """Orders: which instances of a launch must be over before which others begin, between threads of one block."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.places import Scope

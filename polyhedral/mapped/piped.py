@@ -1,9 +1,10 @@
 """The form of products of matrices that a warpgroup brings tiles of; the other forms are in `candidate.py`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.attributes import WARP
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.target import WARPGROUP
 

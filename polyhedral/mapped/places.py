@@ -14,11 +14,11 @@ table `PLACES` has it for the simulator and the checks:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from texpr.grammar.ast import IndexExpr
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.target import WARPGROUP
 
 

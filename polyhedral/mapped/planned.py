@@ -5,9 +5,9 @@ W: f32[M, 3] global    strides (3, 1) at byte 0 of the call's workspace
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from texpr.grammar.ast import IndexExpr
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.value import Placed
 from texpr.polyhedral.mapped.program import MappedProgram
 

@@ -6,11 +6,12 @@ say which thread of which block runs what.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 from texpr.grammar.ast import Condition, IndexExpr, Kernel, Role
 from texpr.grammar.index.expr import ONE
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.value import Layout

@@ -1,10 +1,11 @@
 """The form of products of matrices by single warps; the other forms are in `candidate.py`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from texpr.grammar.attributes import WARP
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Memory
 
 

@@ -6,12 +6,13 @@ launch matmul_0   grid (ceildiv(M, 8) * ceildiv(N, 32), 1, 1)   256 threads
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import assert_never
 
 from texpr.grammar.ast import AccOp, Accumulate, Always, Anchor, Atomic, Condition, Gather, Leaf, Read, Role, Subscript
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, in_words
+from texpr.grammar.records import dataclass
 from texpr.grammar.show import show_value
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.normal import strides

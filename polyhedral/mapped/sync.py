@@ -37,10 +37,11 @@ A block begins when the launch lets it, and ends when all of its threads have. W
 its memory must be after the one, which a barrier of the cluster tells them, and before the other.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import BetweenBlocks
 from texpr.polyhedral.mapped.order import Order

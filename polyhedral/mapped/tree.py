@@ -11,10 +11,11 @@
 The leaves are operators and synchronisation; nothing else computes or waits.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import Condition, IndexExpr, IndexVar, Read
 from texpr.grammar.index.expr import ZERO, add, const, multiply
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.order import Order

@@ -4,10 +4,11 @@ A[i, c + e] for e < 8, -c <= e < N - c
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Const, Gather, IndexExpr, Read, Subscript
 from texpr.grammar.index.expr import ZERO, substitute
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import DType
 

@@ -5,11 +5,12 @@ its `orelse`, branch n of parts the body of part n.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from texpr.grammar.ast import Condition, IndexExpr, Read, Role
 from texpr.grammar.index.expr import names, negation
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
 from texpr.polyhedral.mapped.candidate import Cases

@@ -7,7 +7,7 @@ for an intrinsic.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import (
     AccOp,
@@ -37,6 +37,7 @@ from texpr.grammar.ast import (
     Subscript,
 )
 from texpr.grammar.diagnostics import Diagnostic, TExprError, error
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.walk import walk
 from texpr.polyhedral import isl

@@ -7,11 +7,12 @@ is one where a size stands alone and once; common factors are left outside, so t
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import IndexExpr, SizeVar
 from texpr.grammar.index.linear import Linear, Monomial, factors, variable
 from texpr.grammar.index.text import in_words
+from texpr.grammar.records import dataclass
 
 Sizes = tuple[str, ...]  # a product of sizes, by their names
 

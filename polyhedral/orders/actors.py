@@ -6,7 +6,7 @@ two statements with equal digits therefore belong to one par, and a thread runs 
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ZERO, add, const, multiply, names
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.mapped.expand import expand, unfolded

@@ -1,7 +1,8 @@
 """Asynchronous copies and products in a happens-before graph: issued, read, written, and what waits for them."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory

@@ -15,12 +15,13 @@ this and all else that is not asked here, by enumeration.)
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, tee
 
 from texpr.grammar.ast import Condition, IndexVar
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.mapped.operators import Operator

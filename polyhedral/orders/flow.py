@@ -8,11 +8,12 @@ distance and none of the loops around that.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Combined, Operator

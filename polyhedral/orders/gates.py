@@ -1,11 +1,12 @@
 """Barriers in a happens-before graph: a gate for each turn, behind all that arrive and before all that wait."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.sync import Action
 from texpr.polyhedral.orders.points import Findings, Points

@@ -1,7 +1,9 @@
 """A graph of happens-before: points, what is directly before what, and which of them are before which others."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from texpr.grammar.records import dataclass
 
 
 @dataclass(slots=True)

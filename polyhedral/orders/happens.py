@@ -21,7 +21,7 @@ released this is asked of all its slots, over all loops, whether an order says s
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.operators import DIVISIONS
 from texpr.grammar.index.value import condition_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
 from texpr.polyhedral.mapped.operators import Copy

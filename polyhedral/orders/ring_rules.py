@@ -1,11 +1,12 @@
 """Pipes in a happens-before graph: which turn each thread is at, and what makes a turn full or free."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from texpr.grammar.ast import IndexExpr
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Copy, Operator
 from texpr.polyhedral.mapped.places import Scope

@@ -1,7 +1,8 @@
 """The slots of pipes in a happens-before graph: who reads them is done before they are filled again."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.operators import Operator
 from texpr.polyhedral.mapped.sync import Pipe
 from texpr.polyhedral.mapped.walks import goes_on_alone

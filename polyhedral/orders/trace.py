@@ -10,7 +10,7 @@ a `Last` the one that comes last in the list.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from texpr.grammar.ast import Gather, IndexExpr, Read
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
 from texpr.polyhedral.mapped.operators import Copy, Operator, Unused

@@ -1,7 +1,8 @@
 """Turns, flags and counters in a happens-before graph."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Init, Publish, Turn
 from texpr.polyhedral.mapped.show_sync import sync_text, word_text

@@ -6,8 +6,9 @@ arm -> { outer loops of the if -> element }   united by arm, then the intersecti
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral import isl
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import ProgramStatement

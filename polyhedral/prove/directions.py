@@ -5,11 +5,12 @@ an `in` that is written (E0305), an `out` that is read before (E0303, in `define
 an `inout` that is used one way (W0301).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import AccOp, Role
 from texpr.grammar.diagnostics import Diagnostic, Label, Severity, TExprError, error
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.isl import columns
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramBuffer
 from texpr.polyhedral.prove.definedness import readers, sure_writes, undefined, unwritten, width_of

@@ -6,10 +6,10 @@ are equal and S stands first in the text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from texpr.grammar.ast import Gather
+from texpr.grammar.records import dataclass
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import coprime_columns
 from texpr.polyhedral.isl import columns

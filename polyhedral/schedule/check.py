@@ -11,7 +11,7 @@ they were. So each element gets the same values in the same order, and no proof 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from itertools import combinations, product
 
@@ -33,6 +33,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import buffers_of
 from texpr.grammar.index.expr import ONE, add, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope, relation

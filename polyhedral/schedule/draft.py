@@ -1,9 +1,10 @@
 """A schedule in the making: moves made one after the other, each legal; whoever takes it has it checked as a whole."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.moves import Move, Precompute
 from texpr.polyhedral.program import Program, ProvedProgram

@@ -7,7 +7,6 @@ of the other factor's type, or of a common one; any other, of the type in which 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from texpr.grammar.ast import (
     AccOp,
@@ -30,6 +29,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import statements
 from texpr.grammar.exact import fits, holds
 from texpr.grammar.index.expr import index_names
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, DType
 from texpr.grammar.walk import walk
 from texpr.polyhedral.moves import Precompute

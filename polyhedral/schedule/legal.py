@@ -6,11 +6,11 @@ that only changes where a local lies needs that no two iterations use one elemen
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import assert_never
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexBinary, IndexOp, Not, Par
 from texpr.grammar.index.expr import const
+from texpr.grammar.records import dataclass
 from texpr.polyhedral import isl
 from texpr.polyhedral.affine import Scope
 from texpr.polyhedral.moves import (

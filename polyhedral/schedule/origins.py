@@ -6,10 +6,11 @@ function of the new one.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import IndexExpr, IndexVar, Kernel, SizeVar
 from texpr.grammar.index.expr import substitute
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ begin at whole units of 16 bytes, as tensor maps have them. Its type holds every
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Accumulate,
@@ -34,6 +34,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.core import buffers_written, statements
 from texpr.grammar.exact import fits
 from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, index_names, multiply, row_major
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.moves import Precompute

@@ -13,7 +13,7 @@ program has one band, nothing flat to see and no factor that could be an array.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from itertools import chain, pairwise, takewhile
 
@@ -22,6 +22,7 @@ from texpr.grammar.core import buffers_of, children, statements
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import names
 from texpr.grammar.index.linear import difference
+from texpr.grammar.records import dataclass
 from texpr.grammar.walk import walk
 from texpr.polyhedral.moves import Contract, Distribute, Fuse, Interchange, Move, Parallelize, Swap, View
 from texpr.polyhedral.program import Program, ProvedProgram

@@ -8,11 +8,11 @@ every one computes the same, its float additions in the same order, and is as fr
 subscripts out of bounds: each move is legal by its rule, and each schedule passes a check that shares no code with it.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from texpr.grammar.ast import Seq
 from texpr.grammar.core import statements
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.moves import Move
 from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.schedule.factors import factors

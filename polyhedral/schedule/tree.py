@@ -1,7 +1,7 @@
 """Places in a core tree, and trees that differ in one block: what every move is made of."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import (
     Anchor,
@@ -24,6 +24,7 @@ from texpr.grammar.core import children, statements
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.index.expr import substitute
 from texpr.grammar.permissions import is_order
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.walk import rewrite
 

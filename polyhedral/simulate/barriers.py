@@ -1,10 +1,11 @@
 """Barriers between crews: who arrived for which turn, and what they know together."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.sync import Action, Barrier

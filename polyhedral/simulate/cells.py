@@ -6,7 +6,7 @@ buffer a `Shadow`, which refuses an access that nothing orders after an earlier 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from texpr.grammar import numerics
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.normal import bound

@@ -1,10 +1,11 @@
 """Folds over blocks that are numbered as they begin: what each block has from those before, and leaves for the next."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import MONOIDS

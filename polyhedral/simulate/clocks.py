@@ -8,11 +8,12 @@ wait join it. An access is in order iff its agent knows of every earlier access 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.simulate.cells import Array, Shadow
 from texpr.polyhedral.simulate.history import History
 

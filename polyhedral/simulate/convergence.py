@@ -1,10 +1,11 @@
 """Warps that have parted and come to one instruction: the lanes wait for one another, and the last to come runs it."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Lanes, Values
 

@@ -5,12 +5,12 @@ along x, then y, then z, and so are the ranks of a cluster.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.places import PLACES, Where
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.simulate.cells import Array

@@ -1,13 +1,14 @@
 """Where flights begin: what an operator that is over later takes along, and by what others learn of its end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import numpy as np
 
 from texpr.grammar import numerics
 from texpr.grammar.index.value import condition_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.atoms import Team as AtomTeam
 from texpr.polyhedral.mapped.expand import wanted

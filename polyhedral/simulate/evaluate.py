@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn, Protocol, assert_never
 
 import numpy as np
@@ -25,6 +25,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.diagnostics import Label, TExprError, error
 from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit

@@ -6,11 +6,12 @@ the other.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.operators import Contract, Copy
 from texpr.polyhedral.mapped.sync import Close, GroupKind, Until, WaitGroup

@@ -7,12 +7,13 @@ of its elements. An access is checked against the past, and makes the next one:
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.simulate.cells import Array, Violation
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ that was not counted with them is one that nothing orders.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from texpr.grammar.ast import Role
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer

@@ -1,13 +1,14 @@
 """Where the crews of one launch meet: every sync, and the copies that go on behind a thread's back."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import assert_never
 
 import numpy as np
 
 from texpr.grammar.ast import IndexExpr, Role
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
 from texpr.polyhedral.mapped.operators import Contract, Copy, Operator
 from texpr.polyhedral.mapped.places import Memory

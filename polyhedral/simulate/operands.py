@@ -5,13 +5,14 @@ program's. Both must be the same, but for where a tile begins.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 
 import numpy as np
 
 from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import constant_value, names
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES, swizzled
 from texpr.polyhedral.layout.place import coordinates

@@ -5,10 +5,11 @@ knows what those that arrived knew. An arrival too many, out of turn, or by who 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer

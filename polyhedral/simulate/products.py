@@ -5,12 +5,13 @@ k is summed, which no hardware tells, and for what it cuts off: of factors of f3
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from texpr.grammar import numerics
 from texpr.grammar.index.value import condition_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32, F64, I64, DType
 from texpr.polyhedral.mapped.atoms import F8
 from texpr.polyhedral.mapped.operators import Contract, Unload

@@ -4,11 +4,11 @@ Elements of a thread combine one after the other, and lanes in a tree of neighbo
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from texpr.grammar import numerics
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid, Partial
 from texpr.polyhedral.mapped.operators import Combined, Reduce, Scan
 from texpr.polyhedral.mapped.views import Box

@@ -6,7 +6,7 @@ another, because syncs stand inside, the crew parts for good: every thread goes 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Condition, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.expand import expand, uncut, wanted
 from texpr.polyhedral.mapped.look_back import LookBack

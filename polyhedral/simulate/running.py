@@ -1,10 +1,11 @@
 """One launch on its way: which of its blocks are resident, what their crews and copies do next, and how it ends."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram

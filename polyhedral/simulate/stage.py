@@ -12,13 +12,14 @@ for what never comes are errors too (E0604). Values are those of `texpr.grammar.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from texpr.grammar.index.value import condition_value, index_value
 from texpr.grammar.interpret.stage import check_arguments, shaped, solve_sizes, stored
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.index.value import index_value
+from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.simulate.clocks import NOTHING, Snapshot

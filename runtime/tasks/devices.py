@@ -6,11 +6,11 @@ A `Device` is small, so that tests have one in host memory; `cuda_device.py` is 
 (a stream) is over when `finish` has returned; a thread has queues of its own.
 """
 
-from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.strides import dense
 from texpr.grammar.types import ELEMENT_TYPES
 from texpr.runtime.arrays import CUDA, NAMES_OF_NUMPY, ArrayView

@@ -10,10 +10,10 @@ subranges are runs of whole tiles:
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from texpr.grammar.diagnostics import did_you_mean, fail
+from texpr.grammar.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ For each block, either several nodes are READY, or one is DIRTY, or any number a
 counts as READY unless it is held, and is not up to date while another node is DIRTY or PARTIAL.
 """
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
+
+from texpr.grammar.records import dataclass
 
 
 class State(IntEnum):

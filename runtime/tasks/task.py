@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from texpr.grammar.diagnostics import TExprError, fail
+from texpr.grammar.records import dataclass
 from texpr.runtime.tasks.grants import Grants
 from texpr.runtime.tasks.permissions import Access, Mode
 from texpr.runtime.tasks.submission import NOBODY, Node, Scope

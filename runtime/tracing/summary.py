@@ -6,9 +6,9 @@ parent than it was submitted.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from texpr.grammar.records import dataclass
 from texpr.runtime.tracing.joins import Joined, Pair
 from texpr.runtime.tracing.trace_file import Trace
 

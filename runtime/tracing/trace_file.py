@@ -7,13 +7,13 @@ tasks and transfers have all that a summary needs. A task comes `after` others: 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.grammar.paths import as_path, not_written, read_plain
+from texpr.grammar.records import dataclass
 from texpr.runtime.tasks.residency import HOME
 from texpr.runtime.tasks.submission import Node
 from texpr.runtime.tracing.joins import Joined

@@ -36,6 +36,7 @@ RUNTIME_MAY = {
     "texpr.codegen.tensor_map",
     "texpr.grammar.bits",
     "texpr.grammar.paths",
+    "texpr.grammar.records",
     "texpr.grammar.types",
     "texpr.grammar.diagnostics",
     "texpr.grammar.source",
