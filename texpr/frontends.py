@@ -5,6 +5,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, overload
 
+from texpr.grammar.collector import rare_collections
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.paths import as_path, read_plain
 from texpr.kernels import Checker, Kernel
@@ -16,11 +17,12 @@ MAX_FILE_BYTES = 4 << 20  # a text over the parser's own limit is refused there;
 
 
 def _module(text: str, name: str, folder: Path | None) -> Module:
-    from texpr.grammar.source import SourceText
-    from texpr.grammar.syntax import KernelDef
-    from texpr.grammar.text.parser import parse as parse_source
+    with rare_collections():
+        from texpr.grammar.source import SourceText
+        from texpr.grammar.syntax import KernelDef
+        from texpr.grammar.text.parser import parse as parse_source
 
-    tree = parse_source(SourceText(name, text))
+        tree = parse_source(SourceText(name, text))
     names = [item.name for item in tree.items if isinstance(item, KernelDef)]
     if not names and _is_bare(tree.items):
         names = [tree.name]

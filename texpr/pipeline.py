@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
+from texpr.grammar.collector import rare_collections
 from texpr.grammar.diagnostics import Diagnostic, did_you_mean, fail
 from texpr.grammar.records import dataclass
 from texpr.options import one_of
@@ -121,7 +122,7 @@ def build(
         return made
     from texpr.polyhedral.isl import translated
 
-    with translated(kernel.span):
+    with translated(kernel.span), rare_collections():
         _below(made, bound, hints or {}, objective, choices, checks, over)
     return made
 
