@@ -13,9 +13,8 @@ completion is waited for. Where its `access` is wide, neighbouring elements move
 
     S3: copy v[8*q + e] = X[i, c + e] for e < 8, -c <= e < N - c, else -inf  (now, aligned)
 
-An `Elementwise` runs some leaves for every element of a box, a `Reduce` combines the elements of a box, then those of
-neighbouring lanes, by a monoid of `monoids.py`, and a `Scan` those up to each; partial results of warps meet in memory,
-behind a barrier:
+An `Elementwise` runs leaves for every element of a box, a `Reduce` combines these, then those of neighbouring lanes, by
+a monoid of `monoids.py`, and a `Scan` those up to each; partial results of warps meet in memory, behind a barrier:
 
     S4: each e < 48: p[e] = exp(v[e] - m[0])
     S5: m[0], s[0] = ScaledSum of partial m[0], s[0] over 32 lanes

@@ -7,6 +7,7 @@ import inspect
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from threading import Barrier, Thread
@@ -33,7 +34,7 @@ def family(make: Decorator) -> tuple[type, ...]:
 
     first: Any = make(Plain)
 
-    class Below(first):  # type: ignore[misc]
+    class Below(first):  # type: ignore[misc]  # a class that is made by a call
         c: "list[int]" = field(default_factory=list)
         d: int = field(default=4, compare=False, repr=False)
         e: int = field(default=5, init=False)
@@ -85,6 +86,10 @@ def deleted(value: Any, name: str) -> list[str]:
     return [each.name for each in dataclasses.fields(value) if hasattr(value, each.name)]
 
 
+def hashed_alike(one: object, other: object) -> bool:
+    return hash(one) == hash(other)
+
+
 def observed(kind: Any) -> list[object]:
     """All that one sees of a class and of values of it."""
     seen: list[object] = [kind.__match_args__, str(inspect.signature(kind)), kind.__hash__ is None]
@@ -97,13 +102,13 @@ def observed(kind: Any) -> list[object]:
     given = {name: [2] if name == "c" else 2 for name in names}
     one, same = kind(**given), kind(**given)
     others = [kind(**{**given, name: [3] if name == "c" else 3}) for name in names]
-    seen += [repr(one), one == same, [one == other for other in others], said(lambda: hash(one) == hash(same))]
-    seen += [said(lambda other=other: hash(one) == hash(other)) for other in others]  # type: ignore[misc]
+    seen += [repr(one), one == same, [one == other for other in others], said(partial(hashed_alike, one, same))]
+    seen += [said(partial(hashed_alike, one, other)) for other in others]
     seen += [one == 3, one != same, repr(copy.copy(one)), repr(copy.deepcopy(one))]
     seen += [said(lambda: repr(dataclasses.replace(one, a=7))), said(lambda: repr(dataclasses.replace(one, e=7)))]
     for name in ("a", "e", "unknown"):
         for change in (assigned, deleted):
-            told = said(lambda name=name, change=change: change(kind(**given), name))  # type: ignore[misc]
+            told = said(partial(change, kind(**given), name))
             known = name in names or not isinstance(told, tuple)
             seen.append(
                 told if known else "refused"
@@ -172,7 +177,7 @@ def test_threads_that_ask_together_get_the_same() -> None:
             a: int
             b: int = 2
 
-        start, found = Barrier(4), []
+        start, found = Barrier(4), list[Any]()
 
         def ask(start: Barrier = start, kind: type = Shared, found: list[Any] = found) -> None:
             start.wait()
