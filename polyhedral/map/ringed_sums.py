@@ -9,11 +9,12 @@ same of warpgroups), and is added in f32.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, IndexExpr, IndexOp, Leaf, Read
 from texpr.grammar.index.expr import add, combine, const, multiply
 from texpr.grammar.permissions import LARGEST_PORTION
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.map.ringed_fits import UNIT
 from texpr.polyhedral.map.ringed_ways import Site
