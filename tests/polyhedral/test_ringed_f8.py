@@ -35,7 +35,7 @@ def mapped(program: str, candidate: Candidate, sizes: dict[str, int]) -> MappedP
 
 
 def right(program: str, candidate: Candidate, sizes: dict[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is given and what comes of it, within the bounds of the float64 interpreter, and nearer than a product is."""
+    """What is given and what comes of it, within the bounds of the float64 interpreter, nearer than a product is."""
     found = mapped(program, candidate, sizes)
     values = arguments(found)
     given = {name: value.copy() for name, value in values.items()}
