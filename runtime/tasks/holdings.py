@@ -7,7 +7,6 @@ Its caller holds the engine's lock.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.runtime.tasks.device_nodes import DeviceNode
 from texpr.runtime.tasks.devices import DeviceMemory
+from texpr.runtime.tasks.idle import Entry, Idle
 from texpr.runtime.tasks.machine import Machine
 from texpr.runtime.tasks.nodes import MemoryNode
 from texpr.runtime.tasks.permissions import EFFECT, Effect, Mode
@@ -59,7 +59,7 @@ class Holdings:
         self.leaving = [0] * len(self.nodes)  # bytes that are being written back
         self._leaving: list[set[Residency]] = [set() for _ in self.nodes]
         self._adding = [threading.Lock() for _ in range(LOCKS)]
-        self._idle: list[OrderedDict[Residency, None]] = [OrderedDict() for _ in self.nodes]  # longest unused first
+        self._idle = [Idle(node) for node in range(len(self.nodes))]
 
     def residency(self, block: Block) -> Residency:
         found = block.residency
@@ -87,7 +87,7 @@ class Holdings:
             memory.reserved -= block.size_bytes
         residency.buffers[node] = memory.allocate(block.shape, block.tensor.dtype)
         if not residency.pins[node]:
-            self._idle[node][residency] = None
+            self._idle[node].add(residency)
 
     def free(self, residency: Residency, node: int) -> None:
         block: Block = residency.key
@@ -159,28 +159,31 @@ class Holdings:
         if memory.fits(size):
             return True
         node = memory.number
-        idle, kept, passed = self._idle[node], set(map(id, keep)), list[Residency]()
-        while idle and not memory.fits(size):
-            residency, _ = idle.popitem(last=False)
-            block: Block = residency.key
-            enough = residency.state[node] > State.READY and memory.fits(size - self.leaving[node])
-            outcome = Outcome.REFUSED if enough or id(residency) in kept else self.machine.evict(residency, node)
+        idle, kept, passed = self._idle[node], set(map(id, keep)), list[Entry]()
+        while not memory.fits(size):
+            taken = idle.take(dirty=not memory.fits(size - self.leaving[node]))
+            if taken is None:
+                break
+            _, residency = taken
+            outcome = Outcome.REFUSED if id(residency) in kept else self.machine.evict(residency, node)
             if outcome is Outcome.REFUSED:
-                passed.append(residency)
+                passed.append(taken)
             elif outcome is Outcome.WAITING:
                 self._leaving[node].add(residency)
-                self.leaving[node] += block.size_bytes
-        for residency in reversed(passed):
-            idle[residency] = None
-            idle.move_to_end(residency, last=False)
+                self.leaving[node] += residency.key.size_bytes
+        idle.put_back(passed)
         return memory.fits(size)
+
+    def cleaned(self, residency: Residency, node: int) -> None:
+        """What a node has of a block need not be written back any more."""
+        self._idle[node].cleaned(residency)
 
     def _pin(self, residency: Residency, memory: MemoryNode) -> None:
         node = memory.number
         if not residency.pins[node] and residency.state[node] is State.UNALLOCATED:
             memory.reserved += residency.key.size_bytes
         residency.pins[node] += 1
-        self._idle[node].pop(residency, None)
+        self._idle[node].discard(residency)
 
     def _unpin(self, residency: Residency, memory: MemoryNode) -> None:
         node = memory.number
@@ -190,7 +193,7 @@ class Holdings:
         if residency.state[node] is State.UNALLOCATED:
             memory.reserved -= residency.key.size_bytes
         else:
-            self._idle[node][residency] = None
+            self._idle[node].add(residency)
 
     def withdraw(self, task: Task) -> None:
         """The task is over: what it was promised is free again."""
@@ -307,7 +310,7 @@ class Holdings:
             moving = bool(residency.chains or any(residency.incoming))
             for node in range(1, len(self.nodes)):
                 if residency.buffers[node] is not None and not moving:
-                    self._idle[node].pop(residency, None)
+                    self._idle[node].discard(residency)
                     self.free(residency, node)
             block.residency = None
             for memory in self.nodes:

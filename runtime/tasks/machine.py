@@ -26,6 +26,9 @@ class Memory(Protocol):
     def near(self, node: int, other: int) -> bool:
         """Whether a buffer at a node is better filled from one at another node than from home."""
 
+    def cleaned(self, residency: Residency, node: int) -> None:
+        """What a node has, and nobody else had, is at home from now on, or worthless."""
+
 
 class Machine:
     def __init__(self, memory: Memory, tables: Tables = TABLES, *, debug: bool = False) -> None:
@@ -315,6 +318,9 @@ class Machine:
             if others & _SETTLE and state[other] in (READY, State.DIRTY):
                 state[other] = State.UNINITIALISED
         state[node] = cell.next
+        for other, at in enumerate(before):
+            if at > READY >= state[other]:
+                self._memory.cleaned(residency, other)
 
     def _start(self, transfer: Transfer) -> None:
         if transfer.step is Step.GET:

@@ -83,6 +83,9 @@ class World:
     def near(self, node: int, other: int) -> bool:
         return True
 
+    def cleaned(self, residency: Residency, node: int) -> None:
+        assert residency.state[node] <= State.READY
+
     # what may happen next
 
     def events(self) -> list[tuple[str, int]]:

@@ -36,4 +36,5 @@ def test_what_stays_keeps_its_turn_to_be_evicted() -> None:
     holdings.machine.request(first, Op.READ, HOME, None)  # its values are on their way home
     assert not holdings._make_room(holdings.nodes[1], 32, (second,))
     assert [block.state[1] for block in (first, second, third)] == [State.READY, State.DIRTY, State.UNALLOCATED]
-    assert list(holdings._idle[1]) == [first, second]
+    first.state[1] = State.DIRTY  # as it was before
+    assert [holdings._idle[1].take(dirty=True) for _ in range(3)] == [(1, first), (2, second), None]
