@@ -2,6 +2,7 @@
 that `mpiexec` started, each on threads of its own or on the GPUs that it sees."""
 
 import argparse
+import threading
 from typing import Any
 
 import numpy as np
@@ -40,4 +41,10 @@ def linalg(array: Any) -> Any:
         return np.linalg
     import torch
 
+    with _FIRST:  # torch loads its solvers when they are first used, and fails where two threads do that at once
+        if not _loaded:
+            _loaded.append(torch.linalg.cholesky(torch.ones(1, 1, dtype=array.dtype, device=array.device)))
     return torch.linalg
+
+
+_FIRST, _loaded = threading.Lock(), list[Any]()
