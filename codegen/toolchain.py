@@ -352,9 +352,16 @@ def _device(
         return (folder / result).read_bytes()
 
 
-def compile_host(source: str, folder: Path, include: Sequence[Path] = (INCLUDE,), *, werror: bool = False) -> Path:
-    """Compile a `.cu` text for the CPU with the checking host header; the shared library appears in `folder`. Raises
-    E0503 without a g++ that works, E0504 when it refuses the text."""
+def compile_host(
+    source: str,
+    folder: Path,
+    include: Sequence[Path] = (INCLUDE,),
+    linked: Sequence[Path] = (),
+    *,
+    werror: bool = False,
+) -> Path:
+    """Compile a `.cu` text for the CPU with the checking host header; the shared library, with the objects `linked`,
+    appears in `folder`. Raises E0503 without a g++ that works, E0504 when it refuses the text."""
     found = find_gxx()
     if found is None:
         raise fail(
@@ -362,7 +369,8 @@ def compile_host(source: str, folder: Path, include: Sequence[Path] = (INCLUDE,)
         )
     includes = [part for path in include for part in ("-I", str(path))]
     forced = [*(("-Werror",) if werror else ()), "-include", "texpr/host/host.hpp"]
-    flags = [*GXX_FLAGS, "-o", "kernel.so", "-x", "c++", "kernel.cu", "-lm"]
+    objects = ["-x", "none", *map(str, linked)] if linked else []
+    flags = [*GXX_FLAGS, "-o", "kernel.so", "-x", "c++", "kernel.cu", *objects, "-lm"]
     help = "g++ needs its own libraries and headers (on Debian: apt install g++); or use the target cpu"
     job = _Job(flags=flags, ours=[*includes, *forced], result="kernel.so", probe=GXX_PROBE, help=help)
     _compile(found, source, job, folder)

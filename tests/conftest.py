@@ -1,12 +1,13 @@
 """Fixtures for all tests: golden files with an update flag."""
 
+import fcntl
 import gc
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -110,33 +111,86 @@ def _builds_are_made() -> Iterator[None]:
         yield
 
 
-HOST_HEADERS = """#include "texpr/host/host.hpp"
-#include "texpr/kernel.cuh"
-#include "texpr/registers.cuh"
-"""  # what nearly every emitted text begins with
+def _includes(*names: str) -> str:
+    return "".join(f'#include "texpr/{name}"\n' for name in names)
+
+
+HOST_HEADERS = _includes("host/host.hpp", "kernel.cuh", "registers.cuh")  # what nearly every emitted text begins with
+TOGETHER = [
+    "cluster",
+    "contract",
+    "dependent",
+    "flags",
+    "group",
+    "look_back",
+    "mbarrier",
+    "mma",
+    "parts",
+    "pipe",
+    "ring",
+    "slots",
+    "tma",
+    "wgmma",
+]
+ALL_HEADERS = HOST_HEADERS + _includes(*(f"{name}.cuh" for name in TOGETHER))
+# The functions of the checker that are no templates: elsewhere in each text, and all of them in one object.
+ELSEWHERE, HERE = (f"#define TX_ONCE __attribute__(({how})) inline\n" for how in ("gnu_inline", "used"))
+
+
+class HostHeaders:
+    """The host headers, read by g++ once for each level of optimisation and not for each text, and what is compiled of
+    the checker for blocks that run together, linked with the texts that have such: two thirds of the work. g++ takes
+    `host.hpp.gch/*` in place of `host.hpp` where the flags are the same, and the header where they are not. The workers
+    of a run share what the first has made in `folder`."""
+
+    def __init__(self, folder: Path, gxx: str) -> None:
+        self.folder, self.gxx = folder, gxx
+
+    def _made(self, name: str, level: str, text: str, result: str, *how: str) -> Path:
+        """`folder/name/result`, made of `text` by whoever comes first."""
+        from texpr.codegen import toolchain
+
+        home = self.folder / name
+        path = home / result
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                flags = [level if f.startswith("-O") else f for f in toolchain.GXX_FLAGS if f != "-shared"]
+                (home / f"of{level}.txt").write_text(text)
+                command = [self.gxx, *flags, "-Werror", "-I", str(toolchain.INCLUDE), *how, f"of{level}.txt"]
+                subprocess.run([*command, "-o", f"{result}.part"], cwd=home, check=True)
+                path.with_name(f"{path.name}.part").rename(path)
+        return path
+
+    def compile(self, source: str, folder: Path, *, werror: bool = False) -> Path:
+        """`compile_host`."""
+        from texpr.codegen import toolchain
+
+        together = "TX_EXPORT_AS(" in source
+        level = next(flag for flag in toolchain.GXX_FLAGS if flag.startswith("-O"))
+        name, text = ("all", ELSEWHERE + ALL_HEADERS) if together else ("usual", HOST_HEADERS)
+        self._made(name, level, text, f"texpr/host/host.hpp.gch/{level}", "-x", "c++-header")
+        linked: list[Path] = []
+        if together:
+            linked.append(self._made("object", level, HERE + ALL_HEADERS, f"host{level}.o", "-c", "-x", "c++"))
+        include = (self.folder / name, toolchain.INCLUDE)
+        return toolchain.compile_host(source, folder, include, linked, werror=werror)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _host_headers_once(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[None]:
-    """g++ reads the host headers once for each level of optimisation, and not for each text: a third of its work. It
-    takes `host.hpp.gch/*` in place of `host.hpp` where the flags are the same, and the header where they are not."""
+def _host_headers_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     from texpr.codegen import host_run, toolchain
 
     found = toolchain.find_gxx()
-    if found is None or not any(item.get_closest_marker("gxx") for item in request.session.items):
+    if found is None:
         yield
         return
-    folder = tmp_path_factory.mktemp("include")
-    (folder / "all.hpp").write_text(HOST_HEADERS)
-    ready = folder / "texpr" / "host" / "host.hpp.gch"
-    ready.mkdir(parents=True)
-    for level in ("-O0", "-O1"):
-        flags = [level if f == "-O1" else f for f in _usual()[1] if f != "-shared"]
-        command = [found.path, *flags, "-Werror", "-I", str(toolchain.INCLUDE), "-x", "c++-header", "all.hpp"]
-        subprocess.run([*command, "-o", str(ready / level)], cwd=folder, check=True)
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "host_headers"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        faster = partial(toolchain.compile_host, include=(folder, toolchain.INCLUDE))
-        patch.setattr(host_run, "compile_host", faster)
+        patch.setattr(host_run, "compile_host", HostHeaders(folder, found.path).compile)
         yield
 
 

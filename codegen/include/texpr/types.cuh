@@ -6,6 +6,10 @@
 
 #if defined(TX_HOST)
 #define TX_FN inline
+// A function of the checker (host/) that is no template: one who links what is compiled of them says so beforehand.
+#if !defined(TX_ONCE)
+#define TX_ONCE inline
+#endif
 #define TX_UNROLL
 #define TX_UNROLL_BY(n)
 #else

@@ -5,14 +5,14 @@
 
 namespace tx {
 
-inline int cluster_rank(Here here = Here::now()) { return host::self(here).block->rank; }
-inline int cluster_size(Here here = Here::now()) {
+TX_ONCE int cluster_rank(Here here = Here::now()) { return host::self(here).block->rank; }
+TX_ONCE int cluster_size(Here here = Here::now()) {
   return static_cast<int>(host::self(here).block->cluster->blocks.size());
 }
 
 namespace host {
 
-inline void arrive_at_cluster(Runner& me, const Known& says, Site site) {
+TX_ONCE void arrive_at_cluster(Runner& me, const Known& says, Site site) {
   Cluster& cluster = *me.block->cluster;
   if (me.at_cluster)
     refuse(TX_HOST_PHASE, site, "block %lld thread %d arrives twice at the cluster's barrier", machine.block, me.index);
@@ -25,19 +25,19 @@ inline void arrive_at_cluster(Runner& me, const Known& says, Site site) {
 
 }  // namespace host
 
-inline void cluster_arrive(Here here = Here::now()) {
+TX_ONCE void cluster_arrive(Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::pause(me);
   host::Known says;
   host::release_into(says, me);
   host::arrive_at_cluster(me, says, here);
 }
-inline void cluster_arrive_relaxed(Here here = Here::now()) {
+TX_ONCE void cluster_arrive_relaxed(Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::pause(me);
   host::arrive_at_cluster(me, me.inited, here);
 }
-inline void cluster_wait(Here here = Here::now()) {
+TX_ONCE void cluster_wait(Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::Cluster& cluster = *me.block->cluster;
   if (!me.at_cluster) {

@@ -17,7 +17,7 @@ struct Gathering {
   void* operands[kMaxTogether];
 };
 
-static Gathering gatherings[kMaxTeams];
+inline Gathering gatherings[kMaxTeams];
 
 // All threads of the warp (32) or warpgroup (128) of the present one call this at one place of the text, each with its
 // own operands. `perform(operands)` runs once, on the array of pointers to all of them in the order of threads.

@@ -27,7 +27,7 @@ struct Copy {
   void (*finish)(Copy& copy) = nullptr;  // after all is written
 };
 
-inline void read_sources(Copy& copy) {
+TX_ONCE void read_sources(Copy& copy) {
   if (copy.is_read) return;
   copy.is_read = true;
   for (const Piece& piece : copy.pieces) {
@@ -37,10 +37,10 @@ inline void read_sources(Copy& copy) {
   }
 }
 
-inline void finish_copy(Copy* copy);
+TX_ONCE void finish_copy(Copy* copy);
 
 // Makes the copies of a group up to number `until`, or only reads their sources.
-inline void finish_group(const Runner& by, const Group& group, u32 until, bool only_read) {
+TX_ONCE void finish_group(const Runner& by, const Group& group, u32 until, bool only_read) {
   std::vector<Copy*> due;
   for (Copy* copy : crew.copies) {
     if (copy->by == &by && copy->group == &group && copy->number <= until) due.push_back(copy);
@@ -54,7 +54,7 @@ inline void finish_group(const Runner& by, const Group& group, u32 until, bool o
   }
 }
 
-inline void finish_copy(Copy* copy) {
+TX_ONCE void finish_copy(Copy* copy) {
   crew.copies.erase(std::find(crew.copies.begin(), crew.copies.end(), copy));
   read_sources(*copy);
   const u8* from = copy->staged.data();
@@ -67,7 +67,7 @@ inline void finish_copy(Copy* copy) {
 }
 
 // What the engine does while threads run: one step of some copy.
-inline void advance_copies() {
+TX_ONCE void advance_copies() {
   Copy* const copy = crew.copies[crew.roll(static_cast<u32>(crew.copies.size()))];
   if (!copy->is_read && crew.roll(2) == 0) {
     read_sources(*copy);
@@ -76,15 +76,15 @@ inline void advance_copies() {
   }
 }
 
-inline u32 agent_of(u32& agent) {
+TX_ONCE u32 agent_of(u32& agent) {
   if (agent == 0) agent = new_agent();
   return agent;
 }
 
-inline void close_group(Group& group) { group.closed.push_back(group.started); }
+TX_ONCE void close_group(Group& group) { group.closed.push_back(group.started); }
 
 // How many of the group's copies are over when at most `behind` closed groups are on the way.
-inline u32 over_with(const Group& group, int behind) {
+TX_ONCE u32 over_with(const Group& group, int behind) {
   const size_t closed = group.closed.size(), kept = static_cast<size_t>(behind);
   return closed > kept ? group.closed[closed - 1 - kept] : 0;
 }
@@ -100,7 +100,7 @@ inline void touch_spot(const Spot<T>& spot, i64 bytes, int aligned, Mode mode, c
   touch_bytes(spot.data, bytes, mode, now, {spot.name, spot.index, static_cast<i64>(sizeof(T))});
 }
 
-inline void need_sixteens(int bytes, Site site) {
+TX_ONCE void need_sixteens(int bytes, Site site) {
   if (bytes > 0 && bytes % 16 == 0) return;
   refuse(TX_HOST_BOUNDS, site, "a bulk copy of %d bytes; their number is a multiple of 16", bytes);
 }

@@ -173,9 +173,9 @@ struct Crew {
   }
 };
 
-static Crew crew;
+inline Crew crew;
 
-inline Runner& self(Site site) {
+TX_ONCE Runner& self(Site site) {
   if (machine.company == nullptr) {
     found(TX_HOST_LAUNCH, site, "the kernel has more than barriers: TX_EXPORT_AS says how its blocks run together");
     give_up();
@@ -196,7 +196,7 @@ template <class... Part>
   give_up();
 }
 
-inline void make_ready(Runner& runner) {
+TX_ONCE void make_ready(Runner& runner) {
   if (runner.ready) return;
   runner.ready = true;
   runner.waits_on = nullptr;
@@ -204,7 +204,7 @@ inline void make_ready(Runner& runner) {
 }
 
 // Lets others come first, sometimes. It stands in every operation that others may see.
-inline void pause(Runner& me) {
+TX_ONCE void pause(Runner& me) {
   if (crew.roll(2) == 0) return;
   make_ready(me);
   leave_to_scheduler();
@@ -222,7 +222,7 @@ inline void wait_until(Runner& me, const void* object, Site site, Open open, Tel
   }
 }
 
-inline void wake(const void* object) {
+TX_ONCE void wake(const void* object) {
   for (Cluster* cluster : crew.clusters) {
     for (Block* block : cluster->blocks) {
       for (Runner& runner : block->runners) {
@@ -233,16 +233,16 @@ inline void wake(const void* object) {
 }
 
 // Leaves what `me` knows in `target`; what it does from now on is later.
-inline void release_into(Known& target, Runner& me) {
+TX_ONCE void release_into(Known& target, Runner& me) {
   target.join(me.known);
   target.raise(kOver, me.agent, me.time);
   ++me.time;
 }
 
-inline u32 new_agent() { return crew.next_agent++; }
+TX_ONCE u32 new_agent() { return crew.next_agent++; }
 
 // All threads of a meeting but the present one have come before: it opens.
-inline void open_meeting(Meeting& meeting) {
+TX_ONCE void open_meeting(Meeting& meeting) {
   ++meeting.round;
   meeting.arrived = 0;
   for (Runner* runner : meeting.waiting) {
@@ -259,7 +259,7 @@ inline void open_meeting(Meeting& meeting) {
   meeting.gathered = meeting.common = Known();
 }
 
-inline void arrive_at(Meeting& meeting, Runner& me, int expected, Site site) {
+TX_ONCE void arrive_at(Meeting& meeting, Runner& me, int expected, Site site) {
   if (!meeting.common.is(me.known)) {
     meeting.gathered.join(me.known);
     meeting.common = me.known;
@@ -273,7 +273,7 @@ inline void arrive_at(Meeting& meeting, Runner& me, int expected, Site site) {
 }
 
 // Waits at a barrier of `expected` threads. `kind` is its name in reports.
-inline void meet(Meeting& meeting, Runner& me, int expected, const char* kind, Site site) {
+TX_ONCE void meet(Meeting& meeting, Runner& me, int expected, const char* kind, Site site) {
   const u32 round = meeting.round;
   meeting.waiting.push_back(&me);
   arrive_at(meeting, me, expected, site);

@@ -5,11 +5,11 @@
 
 namespace tx {
 
-inline void after_launch(Here here = Here::now()) { host::self(here).known.raise(host::kOver, 0, 1); }
+TX_ONCE void after_launch(Here here = Here::now()) { host::self(here).known.raise(host::kOver, 0, 1); }
 
 namespace host {
 
-inline void settle(const void* data, Site site) {
+TX_ONCE void settle(const void* data, Site site) {
   self(site);
   for (Region& array : arrays) array.settled = array.settled || array.first == data;
 }
@@ -21,6 +21,6 @@ inline void settled(const Global<T, Where, kAlign>& array, Here here = Here::now
   host::settle(array.address(0), here);
 }
 
-inline void trigger_next(Here here = Here::now()) { host::self(here); }
+TX_ONCE void trigger_next(Here here = Here::now()) { host::self(here); }
 
 }  // namespace tx

@@ -34,7 +34,7 @@ inline int exponent_of(f64 x) {
 
 // c and the products of 32 pairs of f8, as tensor cores add them: all in whole units of the greatest exponent's 14th
 // bit, the rest cut off, as that of the result is.
-inline f32 aligned_sum(f32 c, const f64* a, const int* exponents_a, const f64* b, const int* exponents_b) {
+TX_ONCE f32 aligned_sum(f32 c, const f64* a, const int* exponents_a, const f64* b, const int* exponents_b) {
   f64 exact = c;
   int top = c == 0 ? -1000 : std::ilogb(c);
   for (int k = 0; k < 32; ++k) {

@@ -10,14 +10,14 @@ namespace tx {
 namespace host {
 
 // Indivisible, and checked as an update: plain accesses must be ordered.
-inline u32* touch_word(Runner& me, const Global<u32>& words, i64 at, Here here) {
+TX_ONCE u32* touch_word(Runner& me, const Global<u32>& words, i64 at, Here here) {
   pause(me);
   const Spot<u32> spot = words.at(at, here.file, here.line);
   touch_spot(spot, 4, 4, Mode::kAtomic, as_thread(me, here));
   return spot.data;
 }
 
-inline Signal& signal_at(const u32* word, Site site) {
+TX_ONCE Signal& signal_at(const u32* word, Site site) {
   for (Signal* signal : crew.signals) {
     if (signal->word == word) return *signal;
   }
@@ -26,7 +26,7 @@ inline Signal& signal_at(const u32* word, Site site) {
 }
 
 // Counts up to n - 1 and then begins again.
-inline u32 count_round(u32* word, int n, Site site) {
+TX_ONCE u32 count_round(u32* word, int n, Site site) {
   const u32 before = *word;
   if (n < 1 || before >= static_cast<u32>(n)) {
     refuse(TX_HOST_PHASE, site, "a counter stands at %u before it counts to %d: it was not cleared, or it is another's",
@@ -36,7 +36,7 @@ inline u32 count_round(u32* word, int n, Site site) {
   return before;
 }
 
-inline void need_flags(Runner& me, Site site) {
+TX_ONCE void need_flags(Runner& me, Site site) {
   if (crew.way.has_flags) return;
   refuse(TX_HOST_LAUNCH, site,
          "block %lld thread %d uses flags between blocks: export the kernel as Launched().flags()", machine.block,
@@ -45,7 +45,7 @@ inline void need_flags(Runner& me, Site site) {
 
 }  // namespace host
 
-inline int take_turn(const Global<u32>& counters, i64 at, int turns, Here here = Here::now()) {
+TX_ONCE int take_turn(const Global<u32>& counters, i64 at, int turns, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, counters, at, here);
@@ -54,7 +54,7 @@ inline int take_turn(const Global<u32>& counters, i64 at, int turns, Here here =
   return me.block->turn;
 }
 
-inline void publish(const Global<u32>& flags, i64 at, u32 state, Here here = Here::now()) {
+TX_ONCE void publish(const Global<u32>& flags, i64 at, u32 state, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, flags, at, here);
@@ -71,7 +71,7 @@ inline void publish(const Global<u32>& flags, i64 at, u32 state, Here here = Her
   host::wake(&signal);
 }
 
-inline u32 await(const Global<u32>& flags, i64 at, Here here = Here::now()) {
+TX_ONCE u32 await(const Global<u32>& flags, i64 at, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, flags, at, here);
@@ -88,7 +88,7 @@ inline u32 await(const Global<u32>& flags, i64 at, Here here = Here::now()) {
   return *word;
 }
 
-inline bool last(const Global<u32>& counters, i64 at, int n, Here here = Here::now()) {
+TX_ONCE bool last(const Global<u32>& counters, i64 at, int n, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   host::need_flags(me, here);
   u32* const word = host::touch_word(me, counters, at, here);
@@ -106,7 +106,7 @@ inline bool last(const Global<u32>& counters, i64 at, int n, Here here = Here::n
   return is_last;
 }
 
-inline bool sync_any(int barrier, bool mine, TX_SITE) {
+TX_ONCE bool sync_any(int barrier, bool mine, TX_SITE) {
   host::Runner& me = host::self(TX_HERE);
   me.any = mine;
   host::wait_at(host::Wait::kBlock, barrier, TX_HERE);
@@ -116,7 +116,7 @@ inline bool sync_any(int barrier, bool mine, TX_SITE) {
   return some;
 }
 
-inline void sync_grid(const Global<u32>& counters, i64 at, Here here = Here::now()) {
+TX_ONCE void sync_grid(const Global<u32>& counters, i64 at, Here here = Here::now()) {
   host::Runner& me = host::self(here);
   if (!host::crew.way.is_cooperative) {
     host::refuse(TX_HOST_LAUNCH, here,

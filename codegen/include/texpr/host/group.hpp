@@ -22,7 +22,7 @@ inline void cp_async(host::Spot<T> to, host::Spot<S> from, int valid = kBytes, H
   if (valid < kBytes) copy->pieces.push_back({target + valid, nullptr, static_cast<u32>(kBytes - valid)});
   host::crew.copies.push_back(copy);
 }
-inline void cp_async_close(Here here = Here::now()) { host::close_group(host::self(here).copies); }
+TX_ONCE void cp_async_close(Here here = Here::now()) { host::close_group(host::self(here).copies); }
 template <int kBehind>
 inline void cp_async_wait(Here here = Here::now()) {
   host::Runner& me = host::self(here);
@@ -33,7 +33,7 @@ inline void cp_async_wait(Here here = Here::now()) {
   host::pause(me);
 }
 
-inline void bulk_close(Here here = Here::now()) { host::close_group(host::self(here).stores); }
+TX_ONCE void bulk_close(Here here = Here::now()) { host::close_group(host::self(here).stores); }
 template <int kBehind>
 inline void bulk_wait_read(Here here = Here::now()) {
   host::Runner& me = host::self(here);
@@ -56,7 +56,7 @@ inline void bulk_wait(Here here = Here::now()) {
 
 namespace host {
 
-inline void fence_stores(Runner& me, View view) {
+TX_ONCE void fence_stores(Runner& me, View view) {
   me.known.raise(view, me.agent, me.time);
   if (me.copies.agent != 0) me.known.raise(view, me.copies.agent, me.known.of(kOver, me.copies.agent));
   ++me.time;
@@ -72,7 +72,7 @@ inline void product_reads(Spot<T> from, i64 bytes, Site site) {
 }
 
 // This thread's share of the products up to number `over`: from now on its registers hold them.
-inline void finish_products(Runner& me, u32 over) {
+TX_ONCE void finish_products(Runner& me, u32 over) {
   size_t done = 0;
   while (done < me.products.shares.size() && me.products.shares[done].first <= over) {
     me.products.shares[done++].second();
@@ -83,11 +83,11 @@ inline void finish_products(Runner& me, u32 over) {
 
 }  // namespace host
 
-inline void fence_async_shared(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedShared); }
-inline void fence_async_global(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedGlobal); }
+TX_ONCE void fence_async_shared(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedShared); }
+TX_ONCE void fence_async_global(Here here = Here::now()) { host::fence_stores(host::self(here), host::kFencedGlobal); }
 
-inline void wgmma_fence(Here here = Here::now()) { ++host::self(here).thread.fences; }
-inline void wgmma_close(Here here = Here::now()) { host::close_group(host::self(here).products); }
+TX_ONCE void wgmma_fence(Here here = Here::now()) { ++host::self(here).thread.fences; }
+TX_ONCE void wgmma_close(Here here = Here::now()) { host::close_group(host::self(here).products); }
 // The lanes of a warp wait as one: none goes on while another's product still reads.
 template <int kBehind>
 inline void wgmma_wait(Here here = Here::now()) {

@@ -27,7 +27,7 @@ inline P argument_value(const tx_host_argument& argument) {
   }
 }
 
-inline bool add_tensor(const void* data, i64 bytes) {
+TX_ONCE bool add_tensor(const void* data, i64 bytes) {
   if (machine.tensor_count == kMaxTensors || bytes < 0) return false;
   machine.tensors[machine.tensor_count++] = {data, bytes, nullptr};
   return true;
@@ -60,7 +60,7 @@ struct Call {
   static void body(const void* self) { static_cast<const Call*>(self)->run(std::index_sequence_for<P...>{}); }
 };
 
-inline void free_launch(Stacks& stacks) {
+TX_ONCE void free_launch(Stacks& stacks) {
   stacks.unmap();
   for (int i = 0; i < machine.tensor_count; ++i) std::free(machine.tensors[i].cells);
   std::free(machine.shared);
@@ -68,7 +68,7 @@ inline void free_launch(Stacks& stacks) {
   std::free(machine.shared_defined);
 }
 
-inline bool allocate_launch(Stacks& stacks) {
+TX_ONCE bool allocate_launch(Stacks& stacks) {
   machine.shared = nullptr;
   machine.shared_cells = nullptr;
   machine.shared_defined = nullptr;
@@ -81,14 +81,14 @@ inline bool allocate_launch(Stacks& stacks) {
   return machine.shared != nullptr && machine.shared_cells != nullptr && machine.shared_defined != nullptr;
 }
 
-inline void stand_at_block(i64 block) {
+TX_ONCE void stand_at_block(i64 block) {
   machine.block = block;
   machine.block_at[0] = static_cast<int>(block % machine.grid[0]);
   machine.block_at[1] = static_cast<int>(block / machine.grid[0] % machine.grid[1]);
   machine.block_at[2] = static_cast<int>(block / machine.grid[0] / machine.grid[1]);
 }
 
-inline void run_grid(const Stacks& stacks, u32 seed) {
+TX_ONCE void run_grid(const Stacks& stacks, u32 seed) {
   const i64 blocks = machine.grid[0] * machine.grid[1] * machine.grid[2];
   const Order order(blocks, seed);
   for (i64 k = 0; k < blocks && !machine.failed; ++k) {

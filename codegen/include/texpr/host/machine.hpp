@@ -41,7 +41,7 @@ struct Collective {
 };
 
 // The number of a warp, or of a warpgroup behind those of the warps: a warp may wait while its warpgroup gathers.
-inline int team(int threads, int first) { return threads == 32 ? first / 32 : kMaxThreads / 32 + first / threads; }
+TX_ONCE int team(int threads, int first) { return threads == 32 ? first / 32 : kMaxThreads / 32 + first / threads; }
 constexpr int kMaxTeams = kMaxThreads / 32 + kMaxThreads / 128;
 
 // What stands in for the barriers and checks of a block that runs alone, when blocks run together (crew.hpp).
@@ -87,12 +87,12 @@ struct Machine {
   const Company* company;  // null: blocks run one after another
 };
 
-static Machine machine;
+inline Machine machine;
 
-inline void leave_to_scheduler() { machine.running->fiber.switch_to(machine.scheduler); }
+TX_ONCE void leave_to_scheduler() { machine.running->fiber.switch_to(machine.scheduler); }
 
 // Notes the first finding and gives the launch up.
-inline void found(int kind, Site site, const char* message, i64 index = 0) {
+TX_ONCE void found(int kind, Site site, const char* message, i64 index = 0) {
   tx_host_report& report = *machine.report;
   if (!machine.failed) {
     machine.failed = true;
@@ -106,7 +106,7 @@ inline void found(int kind, Site site, const char* message, i64 index = 0) {
   }
 }
 
-inline void found_other(Site site, int thread, i64 block) {
+TX_ONCE void found_other(Site site, int thread, i64 block) {
   tx_host_report& report = *machine.report;
   report.other_line = site.line;
   report.other_thread = thread;
@@ -118,7 +118,7 @@ inline void found_other(Site site, int thread, i64 block) {
   while (true) leave_to_scheduler();
 }
 
-inline void wait_at(Wait kind, int barrier, Site site) {
+TX_ONCE void wait_at(Wait kind, int barrier, Site site) {
   if (machine.company != nullptr) return machine.company->wait(kind, barrier, site);
   Thread& self = *machine.running;
   self.wait = kind;
@@ -127,7 +127,7 @@ inline void wait_at(Wait kind, int barrier, Site site) {
   leave_to_scheduler();
 }
 
-inline void thread_entry() {
+TX_ONCE void thread_entry() {
   machine.body(machine.body_data);
   machine.running->wait = Wait::kDone;
   give_up();
@@ -150,7 +150,7 @@ struct Standing {
 };
 
 // The finding for a place at which `waiting` stands and `other` does not.
-inline void found_divergence(int waiting, int other) {
+TX_ONCE void found_divergence(int waiting, int other) {
   const Thread &a = machine.thread[waiting], &b = machine.thread[other];
   char text[240];
   std::snprintf(text, sizeof text, "thread %d %s, thread %d %s", waiting, Standing(a).text, other, Standing(b).text);
@@ -160,7 +160,7 @@ inline void found_divergence(int waiting, int other) {
 }
 
 // Releases threads [first, last) when all wait at one barrier of that kind; otherwise `odd` is one that does not.
-inline bool release(int first, int last, Wait kind, int* odd) {
+TX_ONCE bool release(int first, int last, Wait kind, int* odd) {
   const int barrier = machine.thread[first].barrier;
   for (int t = first; t < last; ++t) {
     const Thread& other = machine.thread[t];
@@ -174,7 +174,7 @@ inline bool release(int first, int last, Wait kind, int* odd) {
 }
 
 // Nobody waits to run an instruction together with others; otherwise this is a finding, since those do not come.
-inline bool nobody_waits_for_others() {
+TX_ONCE bool nobody_waits_for_others() {
   for (int t = 0; t < machine.threads; ++t) {
     if (machine.thread[t].wait != Wait::kTogether) continue;
     int other = t / 32 * 32;
@@ -186,7 +186,7 @@ inline bool nobody_waits_for_others() {
 }
 
 // Everyone stands at a barrier or has ended: opens the barriers that are complete. False when none is and some wait.
-inline bool open_barriers() {
+TX_ONCE bool open_barriers() {
   int odd = 0;
   for (int t = 0; t < machine.threads; ++t) {
     if (machine.thread[t].wait == Wait::kRunning) return true;  // another thread let it go on after its turn
@@ -246,7 +246,7 @@ struct Order {
   i64 at(i64 k) const { return static_cast<i64>((static_cast<__int128>(k) * step + start) % count); }
 };
 
-inline void run_block(const Stacks& stacks, u32 seed) {
+TX_ONCE void run_block(const Stacks& stacks, u32 seed) {
   ++machine.serial;
   machine.block_epoch = 0;
   std::memset(machine.warp_epoch, 0, sizeof machine.warp_epoch);

@@ -23,7 +23,7 @@ struct Phases {
   Known far, far_over;   // the same by other blocks, to be seen by those who wait with the scope of the cluster
 };
 
-inline void free_phases(Phases* state) { delete state; }
+TX_ONCE void free_phases(Phases* state) { delete state; }
 
 struct Label {
   char text[64];
@@ -31,7 +31,7 @@ struct Label {
 };
 
 // Ends the phase if all has come.
-inline void end_phase(Phases& at) {
+TX_ONCE void end_phase(Phases& at) {
   if (at.pending != 0 || at.bytes != 0) return;
   at.gathered.raise(kOver, at.agent, static_cast<u32>(at.phase) + 2);
   at.over.join(at.gathered);
@@ -43,7 +43,7 @@ inline void end_phase(Phases& at) {
 }
 
 // The bytes of a copy are here.
-inline void count_bytes(Copy& copy) {
+TX_ONCE void count_bytes(Copy& copy) {
   Phases& at = *copy.full;
   if (machine.failed) return;
   if (!at.live || at.phase != copy.phase) {
@@ -61,7 +61,7 @@ inline void count_bytes(Copy& copy) {
 }
 
 // Starts a copy whose bytes the mbarrier counts.
-inline void counted_by(Copy& copy, Phases& at, i64 bytes) {
+TX_ONCE void counted_by(Copy& copy, Phases& at, i64 bytes) {
   copy.full = &at;
   copy.phase = at.phase;
   copy.bytes = bytes;
@@ -69,7 +69,7 @@ inline void counted_by(Copy& copy, Phases& at, i64 bytes) {
   crew.copies.push_back(&copy);
 }
 
-inline void count_arrival(Copy& copy) {
+TX_ONCE void count_arrival(Copy& copy) {
   Phases& at = *copy.full;
   finish_group(*copy.by, copy.by->copies, copy.number, false);
   at.gathered.raise(kOver, copy.by->copies.agent, copy.number);
@@ -79,7 +79,7 @@ inline void count_arrival(Copy& copy) {
 
 // A copy into the memory of the block that owns the mbarrier needs its fence: it may come from another block, or by the
 // copy engine.
-inline void need_fence(const Phases& at, Runner& me, Site site) {
+TX_ONCE void need_fence(const Phases& at, Runner& me, Site site) {
   if (me.known.of(kFencedShared, at.agent) > 0) return;
   refuse(TX_HOST_PHASE, site,
          "block %lld thread %d uses %s for copies or from another block, and no fence_barrier_init "
@@ -280,7 +280,7 @@ class Mbarrier {
   int slot_;
 };
 
-inline void fence_barrier_init(Here here = Here::now()) {
+TX_ONCE void fence_barrier_init(Here here = Here::now()) {
   host::Runner& me = host::self(here);
   for (u32 agent : me.making) {
     me.inited.raise(host::kOver, agent, 1);

@@ -14,7 +14,7 @@ namespace tx {
 
 namespace host {
 
-inline void check_bounds(i64 index, i64 count, const char* name, Site site) {
+TX_ONCE void check_bounds(i64 index, i64 count, const char* name, Site site) {
   if (index >= 0 && index < count) return;
   char text[200];
   std::snprintf(text, sizeof text, "%s[%lld] is outside its %lld elements", name, index, count);
@@ -22,7 +22,7 @@ inline void check_bounds(i64 index, i64 count, const char* name, Site site) {
   give_up();
 }
 
-inline void check_alignment(const void* address, int bytes, const char* name, i64 index, Site site) {
+TX_ONCE void check_alignment(const void* address, int bytes, const char* name, i64 index, Site site) {
   const u64 past = reinterpret_cast<u64>(address) % static_cast<u64>(bytes);
   if (past == 0) return;
   char text[200];
@@ -41,7 +41,7 @@ struct Spot {
   i64 index;
 };
 
-inline void found_undefined(const char* name, i64 index, Site site) {
+TX_ONCE void found_undefined(const char* name, i64 index, Site site) {
   char text[200];
   std::snprintf(text, sizeof text, "%s[%lld] is read before anything wrote it", name, index);
   found(TX_HOST_UNDEFINED, site, text, index);
@@ -279,15 +279,15 @@ inline void anchor(const T& what) {
   (void)kept;
 }
 
-inline void sync_block(int barrier, TX_SITE) { host::wait_at(host::Wait::kBlock, barrier, TX_HERE); }
-inline void sync_warp(int barrier, TX_SITE) { host::wait_at(host::Wait::kWarp, barrier, TX_HERE); }
+TX_ONCE void sync_block(int barrier, TX_SITE) { host::wait_at(host::Wait::kBlock, barrier, TX_HERE); }
+TX_ONCE void sync_warp(int barrier, TX_SITE) { host::wait_at(host::Wait::kWarp, barrier, TX_HERE); }
 
-inline int thread() { return host::machine.current; }
-inline int lane() { return host::machine.current % 32; }
-inline int warp() { return host::machine.current / 32; }
-inline int warpgroup() { return host::machine.current / 128; }
-inline int block_x() { return host::machine.block_at[0]; }
-inline int block_y() { return host::machine.block_at[1]; }
-inline int block_z() { return host::machine.block_at[2]; }
+TX_ONCE int thread() { return host::machine.current; }
+TX_ONCE int lane() { return host::machine.current % 32; }
+TX_ONCE int warp() { return host::machine.current / 32; }
+TX_ONCE int warpgroup() { return host::machine.current / 128; }
+TX_ONCE int block_x() { return host::machine.block_at[0]; }
+TX_ONCE int block_y() { return host::machine.block_at[1]; }
+TX_ONCE int block_z() { return host::machine.block_at[2]; }
 
 }  // namespace tx

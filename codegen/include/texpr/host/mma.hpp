@@ -14,7 +14,7 @@ namespace host {
 struct MatrixPlace {
   int row, column;
 };
-inline MatrixPlace matrix_place(int lane, int element, int each, bool transposed) {
+TX_ONCE MatrixPlace matrix_place(int lane, int element, int each, bool transposed) {
   const int slow = lane / 4, fast = lane % 4 * each + element;
   return transposed ? MatrixPlace{fast, slow} : MatrixPlace{slow, fast};
 }

@@ -7,7 +7,7 @@ namespace tx {
 
 namespace host {
 
-inline Meeting& part_meeting(Runner& me, int id, int threads, Site site) {
+TX_ONCE Meeting& part_meeting(Runner& me, int id, int threads, Site site) {
   Meeting& meeting = me.block->parts[id];
   if (threads < 32 || threads % 32 != 0 || threads > machine.threads) {
     refuse(TX_HOST_DIVERGENCE, site, "barrier %d is of %d threads; it takes whole warps of the block's %d", id, threads,

@@ -31,18 +31,18 @@ struct Cell {
   Summary atomics;
 };
 
-inline Access present(Site site) {
+TX_ONCE Access present(Site site) {
   const int t = machine.current;
   return {site, machine.block, machine.serial, machine.block_epoch, machine.warp_epoch[t / 32], t};
 }
 
-inline bool unordered(const Access& before, const Access& now) {
+TX_ONCE bool unordered(const Access& before, const Access& now) {
   if (before.serial != now.serial) return true;
   if (before.block_epoch != now.block_epoch || before.thread == now.thread) return false;
   return before.thread / 32 != now.thread / 32 || before.warp_epoch == now.warp_epoch;
 }
 
-inline void add_to(Summary& summary, const Access& now) {
+TX_ONCE void add_to(Summary& summary, const Access& now) {
   Access& last = summary.last;
   if (last.serial != now.serial) {
     if (last.serial != 0) {
@@ -67,7 +67,7 @@ inline void add_to(Summary& summary, const Access& now) {
 }
 
 // An access in the summary that `now` is not after, or null.
-inline const Access* conflict(const Summary& summary, const Access& now) {
+TX_ONCE const Access* conflict(const Summary& summary, const Access& now) {
   const Access& last = summary.last;
   if (summary.other_block) return &summary.elsewhere;
   if (last.serial == 0) return nullptr;
@@ -77,13 +77,13 @@ inline const Access* conflict(const Summary& summary, const Access& now) {
   return summary.other_thread && last.warp_epoch == now.warp_epoch ? &summary.beside : nullptr;
 }
 
-inline const char* verb(Mode mode) {
+TX_ONCE const char* verb(Mode mode) {
   return mode == Mode::kRead ? "reads" : mode == Mode::kWrite ? "writes" : "atomically updates";
 }
 
 // Checks the access against the cell and notes it there. `per_block`: the cell is of shared memory, where accesses of
 // earlier blocks are of another memory.
-inline void check_race(Cell& cell, Mode mode, Site site, const char* name, i64 index, bool per_block, bool unique) {
+TX_ONCE void check_race(Cell& cell, Mode mode, Site site, const char* name, i64 index, bool per_block, bool unique) {
   if (per_block && cell.write.serial != machine.serial) cell.write.serial = 0;
   if (per_block && cell.reads.last.serial != machine.serial) cell.reads = Summary{};
   if (per_block && cell.atomics.last.serial != machine.serial) cell.atomics = Summary{};

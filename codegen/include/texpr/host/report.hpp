@@ -56,6 +56,6 @@ struct Site {
   static Site now(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
 };
 
-inline void copy_text(char* to, size_t size, const char* from) { std::snprintf(to, size, "%s", from); }
+TX_ONCE void copy_text(char* to, size_t size, const char* from) { std::snprintf(to, size, "%s", from); }
 
 }  // namespace tx::host

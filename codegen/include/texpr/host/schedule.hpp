@@ -8,7 +8,7 @@ namespace tx::host {
 constexpr int kMaxCrew = 1 << 15;     // threads that can run together
 constexpr int kSomeOfCrew = 1 << 12;  // of those that need not: the others start when some have ended
 
-inline Block& block_of(Runner& me, int rank, Site site) {
+TX_ONCE Block& block_of(Runner& me, int rank, Site site) {
   Cluster& cluster = *me.block->cluster;
   if (rank < 0 || rank >= static_cast<int>(cluster.blocks.size())) {
     refuse(TX_HOST_BOUNDS, site, "rank %d is not of the cluster's %d blocks", rank,
@@ -18,7 +18,7 @@ inline Block& block_of(Runner& me, int rank, Site site) {
 }
 
 // The barriers of sync.cuh.
-inline void meet_block_or_warp(Wait kind, int barrier, Site site) {
+TX_ONCE void meet_block_or_warp(Wait kind, int barrier, Site site) {
   Runner& me = *crew.self;
   Block& block = *me.block;
   pause(me);
@@ -39,7 +39,7 @@ inline void meet_block_or_warp(Wait kind, int barrier, Site site) {
 }
 
 // The last thread to come runs the instruction for all. It orders no memory.
-inline void assemble(const Collective& mine, Site site) {
+TX_ONCE void assemble(const Collective& mine, Site site) {
   Runner& me = *crew.self;
   const int first = me.index / mine.threads * mine.threads;
   if (first + mine.threads > machine.threads) {
@@ -80,14 +80,14 @@ inline void assemble(const Collective& mine, Site site) {
 }
 
 // Threads that have ended are not waited for at the barrier of their cluster.
-inline void open_cluster_if_all(Cluster& cluster) {
+TX_ONCE void open_cluster_if_all(Cluster& cluster) {
   if (cluster.meeting.arrived == 0 || cluster.meeting.arrived < cluster.live) return;
   cluster.opened = cluster.meeting.gathered;
   open_meeting(cluster.meeting);
   wake(&cluster);
 }
 
-inline void end_block(Block& block) {
+TX_ONCE void end_block(Block& block) {
   block.ended = true;
   for (const Visitor& visitor : block.visitors) {
     if (block.end.freed(visitor.agent, visitor.time)) continue;
@@ -101,7 +101,7 @@ inline void end_block(Block& block) {
   }
 }
 
-inline void end_runner(Runner& runner) {
+TX_ONCE void end_runner(Runner& runner) {
   Block& block = *runner.block;
   block.end.join(runner.known);
   block.end.raise(kOver, runner.agent, runner.time);
@@ -111,7 +111,7 @@ inline void end_runner(Runner& runner) {
 }
 
 // Who runs next, and the end of that turn.
-inline void run_one() {
+TX_ONCE void run_one() {
   const size_t pick = crew.roll(static_cast<u32>(crew.ready.size()));
   Runner& runner = *crew.ready[pick];
   crew.ready[pick] = crew.ready.back();
@@ -126,7 +126,7 @@ inline void run_one() {
   if (runner.thread.wait == Wait::kDone && !machine.failed) end_runner(runner);
 }
 
-inline void tell_deadlock() {
+TX_ONCE void tell_deadlock() {
   const Runner* stuck[2] = {nullptr, nullptr};
   int ended = 0;
   for (Cluster* cluster : crew.clusters) {
@@ -161,7 +161,7 @@ inline void tell_deadlock() {
 }
 
 // The numbers of the blocks of cluster `k`, by rank.
-inline std::vector<i64> blocks_of(i64 k, const int (&shape)[3]) {
+TX_ONCE std::vector<i64> blocks_of(i64 k, const int (&shape)[3]) {
   const i64 across = machine.grid[0] / shape[0], down = machine.grid[1] / shape[1];
   const i64 x = k % across * shape[0], y = k / across % down * shape[1], z = k / across / down * shape[2];
   std::vector<i64> numbers;
@@ -176,7 +176,7 @@ inline std::vector<i64> blocks_of(i64 k, const int (&shape)[3]) {
 }
 
 // Starts the blocks of a cluster on the stacks from `stack` on; its threads are agents from `agent` on.
-inline Cluster* start_cluster(i64 k, const Stacks& stacks, int stack, u32 agent) {
+TX_ONCE Cluster* start_cluster(i64 k, const Stacks& stacks, int stack, u32 agent) {
   Cluster* const cluster = new Cluster;
   const size_t bytes = static_cast<size_t>(machine.shared_bytes);
   for (const i64 number : blocks_of(k, crew.way.shape)) {
@@ -213,9 +213,9 @@ inline Cluster* start_cluster(i64 k, const Stacks& stacks, int stack, u32 agent)
   return cluster;
 }
 
-inline void free_phases(Phases* state);  // mbarrier.hpp
+TX_ONCE void free_phases(Phases* state);  // mbarrier.hpp
 
-inline void free_cluster(Cluster* cluster) {
+TX_ONCE void free_cluster(Cluster* cluster) {
   for (Block* block : cluster->blocks) {
     std::free(block->shared);
     delete[] block->cells;
@@ -226,7 +226,7 @@ inline void free_cluster(Cluster* cluster) {
 }
 
 // Gives a cluster's memory back when all its threads have ended. Its bulk stores may still be on the way.
-inline void leave_cluster(Cluster* cluster) {
+TX_ONCE void leave_cluster(Cluster* cluster) {
   std::vector<Copy*> late;
   for (Copy* copy : crew.copies) {
     if (copy->by->block->cluster == cluster) late.push_back(copy);
@@ -237,7 +237,7 @@ inline void leave_cluster(Cluster* cluster) {
 }
 
 // Counters and flags are as they were before the launch.
-inline void need_restored() {
+TX_ONCE void need_restored() {
   for (const Signal* signal : crew.signals) {
     if (*signal->word == 0) continue;
     char text[200];
@@ -248,7 +248,7 @@ inline void need_restored() {
   }
 }
 
-inline void leave_universe() {
+TX_ONCE void leave_universe() {
   for (Copy* copy : crew.copies) delete copy;
   for (Cluster* cluster : crew.clusters) free_cluster(cluster);
   for (Signal* signal : crew.signals) delete signal;
@@ -260,8 +260,8 @@ inline void leave_universe() {
 }
 
 // Runs clusters [0, count) of an order together, at most `slots` at a time.
-inline void run_together(const Order& order, i64 first, i64 count, int slots, const Stacks& stacks,
-                         int cluster_threads) {
+TX_ONCE void run_together(const Order& order, i64 first, i64 count, int slots, const Stacks& stacks,
+                          int cluster_threads) {
   static u32 universes = 0;
   crew.universe = ++universes;
   crew.next_agent = 1 + static_cast<u32>(count * cluster_threads);
@@ -295,7 +295,7 @@ inline void run_together(const Order& order, i64 first, i64 count, int slots, co
 
 inline constexpr Company kCompany{meet_block_or_warp, touch_element, assemble};
 
-inline void merge_arrays() {
+TX_ONCE void merge_arrays() {
   for (int k = 0; k < machine.tensor_count; ++k) {
     const u8* const first = static_cast<const u8*>(machine.tensors[k].data);
     const u8* const last = first + machine.tensors[k].bytes;
@@ -311,7 +311,7 @@ inline void merge_arrays() {
   }
 }
 
-inline void Launched::run(u32 seed) const {
+TX_ONCE void Launched::run(u32 seed) const {
   bool fits = true;
   i64 clusters = 1;
   for (int axis = 0; axis < 3; ++axis) {

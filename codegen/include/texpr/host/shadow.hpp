@@ -63,7 +63,7 @@ struct Touches {
   }
 };
 
-static Touches touches;
+inline Touches touches;
 
 // An array of the launch, or the shared memory of a block.
 struct Region {
@@ -74,9 +74,9 @@ struct Region {
   bool settled = false;  // the launch before does not write it
 };
 
-static std::vector<Region> arrays;
+inline std::vector<Region> arrays;
 
-inline Region region_of(const void* place) {
+TX_ONCE Region region_of(const void* place) {
   const u8* const p = static_cast<const u8*>(place);
   for (Cluster* cluster : crew.clusters) {
     for (Block* block : cluster->blocks) {
@@ -106,7 +106,7 @@ struct Named {
   i64 element_bytes;
 };
 
-inline bool is_over(const Touch& before, const Actor& now) {
+TX_ONCE bool is_over(const Touch& before, const Actor& now) {
   if (before.universe != crew.universe) return before.time == 0 && now.by->known.of(kOver, 0) > 0;
   const Known& known = now.by->known;
   const bool is_store = before.mode == Mode::kWrite && before.proxy == Proxy::kThread;
@@ -115,14 +115,14 @@ inline bool is_over(const Touch& before, const Actor& now) {
 }
 
 // A store of a thread that no fence has shown to the copy engine.
-inline bool is_unfenced(const Touch& before, const Actor& now, View view) {
+TX_ONCE bool is_unfenced(const Touch& before, const Actor& now, View view) {
   return now.proxy == Proxy::kAsync && before.proxy != Proxy::kAsync && before.universe == crew.universe &&
          now.by->known.of(view, before.agent) < before.time;
 }
 
-inline const char* doer(Proxy proxy) { return proxy == Proxy::kThread ? "" : "a copy of "; }
+TX_ONCE const char* doer(Proxy proxy) { return proxy == Proxy::kThread ? "" : "a copy of "; }
 
-inline const char* action(Mode mode, bool mbarrier) {
+TX_ONCE const char* action(Mode mode, bool mbarrier) {
   if (mbarrier) return mode == Mode::kWrite ? "makes or ends" : "uses";
   return mode == Mode::kRead ? "reads" : mode == Mode::kWrite ? "writes" : "updates";
 }
@@ -145,7 +145,7 @@ inline const char* action(Mode mode, bool mbarrier) {
   give_up();
 }
 
-inline void visit(Block& block, const Actor& now) {
+TX_ONCE void visit(Block& block, const Actor& now) {
   for (Visitor& visitor : block.visitors) {
     if (visitor.agent == now.agent) {
       visitor.time = now.time;
@@ -157,7 +157,7 @@ inline void visit(Block& block, const Actor& now) {
 }
 
 // May `me` touch the memory of a block of its cluster: it runs and has not ended. Notes the visit.
-inline void enter(Block& block, const Actor& now) {
+TX_ONCE void enter(Block& block, const Actor& now) {
   if (block.ended) {
     refuse(TX_HOST_EXITED, now.site, "block %lld thread %d accesses shared memory of block %lld, which has ended",
            machine.block, now.by->index, block.number);
@@ -174,7 +174,7 @@ inline void enter(Block& block, const Actor& now) {
 
 // Leaves of a cell's reads and updates what can be told: one of each agent, the latest, none that the present one
 // follows in the same way, and one of earlier blocks, since nothing here is after any of them.
-inline void prune(ByteCell& cell, const Actor& now) {
+TX_ONCE void prune(ByteCell& cell, const Actor& now) {
   static std::vector<u32> seen;
   static u32 round = 0;
   ++round;
@@ -206,7 +206,7 @@ inline void prune(ByteCell& cell, const Actor& now) {
   cell.limit = static_cast<u16>(std::min(2 * cell.count + 8, 0xffff));
 }
 
-inline void note(ByteCell& cell, const Touch& touch, const Actor& now) {
+TX_ONCE void note(ByteCell& cell, const Touch& touch, const Actor& now) {
   if (touch.mode == Mode::kWrite) {
     while (cell.others != 0) cell.others = touches.remove(cell.others);
     cell.count = cell.updates = 0;
@@ -218,8 +218,8 @@ inline void note(ByteCell& cell, const Touch& touch, const Actor& now) {
   if (++cell.count >= cell.limit) prune(cell, now);
 }
 
-inline void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& now, const Named& what,
-                        bool unique = false, bool as_mbarrier = false) {
+TX_ONCE void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& now, const Named& what,
+                         bool unique = false, bool as_mbarrier = false) {
   const Region region = region_of(place);
   const i64 first = static_cast<const u8*>(place) - region.first;
   if (region.cells == nullptr || first + bytes > region.bytes) {
@@ -262,10 +262,10 @@ inline void touch_bytes(const void* place, i64 bytes, Mode mode, const Actor& no
   }
 }
 
-inline Actor as_thread(Runner& me, Site site) { return {me.agent, me.time, &me, Proxy::kThread, site}; }
+TX_ONCE Actor as_thread(Runner& me, Site site) { return {me.agent, me.time, &me, Proxy::kThread, site}; }
 
-inline void touch_element(const void* place, int bytes, Mode mode, Site site, const char* name, i64 index,
-                          bool unique) {
+TX_ONCE void touch_element(const void* place, int bytes, Mode mode, Site site, const char* name, i64 index,
+                           bool unique) {
   Runner& me =
       crew.self->block->runners[static_cast<size_t>(machine.current)];  // an instruction of a warp is by its lanes
   touch_bytes(place, bytes, mode, as_thread(me, site), {name, index, bytes}, unique);

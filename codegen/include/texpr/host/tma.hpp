@@ -30,14 +30,14 @@ struct ArraysOf<TensorMap> {
   }
 };
 
-inline i64 box_bytes(const TensorMap& map) {
+TX_ONCE i64 box_bytes(const TensorMap& map) {
   i64 bytes = map.element_bytes;
   for (u32 d = 0; d < map.rank; ++d) bytes *= map.box[d];
   return bytes;
 }
 
 // The bits 4 to 6 of an address in shared memory are mixed with the bits 7 to 9 (the lower ones for smaller swizzles).
-inline u8* swizzled(u8* place, u32 swizzle_bytes) {
+TX_ONCE u8* swizzled(u8* place, u32 swizzle_bytes) {
   const u64 address = reinterpret_cast<u64>(place);
   return swizzle_bytes == 0 ? place : reinterpret_cast<u8*>(address ^ ((address >> 7 & (swizzle_bytes / 16 - 1)) << 4));
 }
@@ -117,9 +117,9 @@ inline void start_box(Block& block, Spot<T> to, const TensorMap& map, Mbarrier f
 
 }  // namespace host
 
-inline void settled(const TensorMap& map, Here here = Here::now()) { host::settle(map.data, here); }
+TX_ONCE void settled(const TensorMap& map, Here here = Here::now()) { host::settle(map.data, here); }
 
-inline void prefetch_map(const TensorMap&, Here here = Here::now()) { host::self(here); }
+TX_ONCE void prefetch_map(const TensorMap&, Here here = Here::now()) { host::self(here); }
 
 template <class T, int kRank>
 inline void load_box(host::Spot<T> to, const TensorMap& map, Mbarrier full, const int (&at)[kRank],

@@ -8,7 +8,7 @@ namespace tx {
 
 namespace host {
 
-inline void found_unwanted(const char* name, i64 index, Here here) {
+TX_ONCE void found_unwanted(const char* name, i64 index, Here here) {
   char text[200];
   std::snprintf(text, sizeof text, "a chunk at %s[%lld] is read, of which no element is wanted", name, index);
   found(TX_HOST_BOUNDS, here, text, index);
@@ -54,7 +54,7 @@ inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, 
   for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.packed.get(i);
 }
 
-inline u32 funnel_word(u32 low, u32 high, int bits) {
+TX_ONCE u32 funnel_word(u32 low, u32 high, int bits) {
   return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> bits);
 }
 
