@@ -353,12 +353,7 @@ def _device(
 
 
 def compile_host(
-    source: str,
-    folder: Path,
-    include: Sequence[Path] = (INCLUDE,),
-    linked: Sequence[Path] = (),
-    *,
-    werror: bool = False,
+    source: str, folder: Path, include: Sequence[Path] = (INCLUDE,), linked: Sequence[Path] = (), werror: bool = False
 ) -> Path:
     """Compile a `.cu` text for the CPU with the checking host header; the shared library, with the objects `linked`,
     appears in `folder`. Raises E0503 without a g++ that works, E0504 when it refuses the text."""
