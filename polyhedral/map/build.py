@@ -68,7 +68,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     host = inherit_attributes(problem.kernel, problem.kept.implied, host)
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
-    host = begun_early(host, candidate.early, buffers)
+    host = begun_early(host, candidate.early, buffers, draft.rests)
     program = MappedProgram(
         kernel=problem.whole,
         proved=problem.proved,
@@ -192,8 +192,8 @@ def _finished(draft: Draft, candidate: Candidate, host: tuple[HostNode, ...]) ->
 
     def alone(launch: Launch) -> Launch:
         choice = candidate.launches.get(launch.name)
-        if choice is None:  # behind one of the candidate's
-            return ordered(launch)
+        if choice is None:  # behind one of the candidate's; of products of matrices with its own orders
+            return launch if launch.pipes else ordered(launch)
         if isinstance(choice, Piped | Ringed):
             return launch
         stays = persistent(launch, choice, draft.kernel, draft.target, draft.names)

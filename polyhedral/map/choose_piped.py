@@ -2,6 +2,8 @@
 
     bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
     bf16 1000 x 1304 x 2056     tiles of 64 x 192, four blocks a cluster, 6 stages: one wave
+    bf16 1536 x 1536 x 1536     tiles of 192 x 96: one wave of 128
+    bf16 2304 x 2304 x 2304     a wave of tiles of 128 x 192, and behind it the rows from 1408 on in tiles of 128 x 128
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
     bf16 128 x 4096 x 4096      tiles of 128 x 64, two blocks for each, which share what is summed
     bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
@@ -15,6 +17,7 @@ one of them. The figures are a fit to some hundred pairs of tile and sizes on an
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from math import prod
 
 from texpr.grammar.ast import Fn, Op, Par, Read, Seq
@@ -26,7 +29,7 @@ from texpr.grammar.types import F32
 from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
 from texpr.polyhedral.map.multiplied import paired_columns
-from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_HELD, most_groups, piped_bytes, piped_fault
+from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_GROUPS, MOST_HELD, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
@@ -60,6 +63,7 @@ SPLITS = (2, 4)
 DEEP_STAGES = {1: 8, 2: 6}
 FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
 AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
+REST_US, LEAST_GAIN = 1.0, 1.03  # to begin with a launch of the rest, and what it is to be worth
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
 PORTIONS = ((112, 1.14), (64, 1.35), (0, 1.06))  # what adding portions of more columns costs, of sums of f8,
 PIECES = 1.22  # and what those of a window do
@@ -122,8 +126,9 @@ def choose_piped(problem: Problem, region: Region) -> Piped | None:
     product = matrix_product(problem, region)
     if product is None or not is_large(problem, product):
         return None
-    own, best = min(_tiles(problem, region, product), key=lambda pair: _time_us(problem, *pair))
-    return _choice(problem, region, own, best)
+    every = [(_time_us(problem, *pair), pair) for pair in _tiles(problem, region, product)]
+    found, (own, best) = min(every, key=lambda one: one[0])
+    return _with_rest(problem, region, product, found[0]) or _choice(problem, region, own, best)
 
 
 def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
@@ -142,12 +147,14 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
 def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[tuple[MatrixProduct, Tile]]:
     """The tiles of each sum where the registers have room for all of them; where sizes say how many tiles there are,
     also such as several blocks share, and, where there are few rows, those that have these as columns."""
+    plain = _is_plain(product)
     for tile in TILES:
         if product.window.loops and tile.cluster > 1:
             continue  # they share little, for which they wait: 4 to 9 % slower on an H200
+        if tile.groups > MOST_GROUPS and not plain and len(product.row_loops) == 1:
+            continue
         if tile.columns * product.sums <= MOST_COLUMNS and tile.groups <= most_groups(product, tile.columns):
             yield product, tile
-    plain = not product.window.loops and product.domain is None and product.dtype.bits == 16  # what was measured
     if product.boxed and plain and len(product.row_loops) == 1:
         yield from ((product, t) for t in BY_TURNS if t.groups * t.columns * product.sums <= MOST_HELD)
     extents = (*product.extents, *(par.extent for par in product.others))
@@ -159,6 +166,49 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
         for tile in tiles:
             if tile.columns * own.sums <= MOST_COLUMNS and _is_shared(problem, region, own, tile):
                 yield own, tile
+
+
+def _is_plain(product: MatrixProduct) -> bool:
+    """Whether it is such a product as was measured in all shapes of tiles."""
+    return not product.window.loops and product.domain is None and product.dtype.bits == 16
+
+
+def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_us: float) -> Piped | None:
+    """Rows of tiles in whole waves, and behind them the other rows in tiles of their own, where that takes less than
+    one launch does."""
+    extents = (*product.extents, *(par.extent for par in product.others))
+    asked = any(True for _ in asked_stages(product.one.reduction.loops))
+    if not (_is_plain(product) and product.boxed and all(constant_value(extent) for extent in extents)) or asked:
+        return None
+    rows, columns, _ = product.sizes(problem)
+    others = prod(problem.representative(par.extent, {}) for par in product.others)
+    tiles = [tile for own, tile in _tiles(problem, region, product) if own is product]
+    shared = [tile for tile in SPLIT if tile.columns * product.sums <= MOST_COLUMNS]
+
+    @cache
+    def behind(begin: int) -> tuple[float, Tile]:
+        """The tiles of the rows from there on."""
+        left = rows - begin
+        few = (t for t in shared if _clusters(problem, product, t, left) <= _at_once(problem, t))
+        every = ((_time_us(problem, product, t, left)[0], t) for t in (*tiles, *few))
+        return min(every, key=lambda one: one[0])
+
+    found: list[tuple[float, Tile, int]] = []
+    for tile in (tile for tile in tiles if tile.split == 1):
+        each, at_once = -(-columns // tile.columns) * others, _at_once(problem, tile)
+        for waves in range(1, _clusters(problem, product, tile) // at_once + 1):
+            begin = waves * at_once // each * tile.rows * tile.cluster
+            first_us = _time_us(problem, product, tile, begin)[0] if 0 < begin < rows else alone_us
+            if first_us < alone_us:
+                found.append((first_us + behind(begin)[0] + REST_US, tile, begin))
+    for taken, tile, begin in sorted(found, key=lambda one: one[0]):
+        if taken * LEAST_GAIN > alone_us:
+            return None
+        rest = replace(_choice(problem, region, product, behind(begin)[1], rows - begin), begin=begin)
+        choice = replace(_choice(problem, region, product, tile, begin), rest=rest)
+        if piped_fault(problem, region, choice) is None:
+            return choice
+    return None
 
 
 def _is_shared(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> bool:
@@ -187,9 +237,9 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
     return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * shares * tiles >= problem.target.multiprocessors
 
 
-def _clusters(problem: Problem, product: MatrixProduct, tile: Tile) -> int:
-    """The clusters of tiles that there are."""
-    rows, columns = _whole_rows(problem, product), product.sizes(problem)[1]
+def _clusters(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> int:
+    """The clusters of tiles that there are, of so many rows (0: of all)."""
+    rows, columns = own_rows or _whole_rows(problem, product), product.sizes(problem)[1]
     others = prod(problem.representative(par.extent, {}) for par in product.others)
     return -(-rows // (tile.rows * tile.cluster)) * -(-columns // tile.columns) * others
 
@@ -207,10 +257,12 @@ def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
     return product.sizes(problem)[0] if boxes is None else GROUP_ROWS * problem.representative(boxes.total, {})
 
 
-def _time_us(problem: Problem, product: MatrixProduct, tile: Tile) -> tuple[float, float, int]:
-    """How long a launch takes, about, how long if memory took no time, and how often the larger factor is brought."""
+def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> tuple[float, float, int]:
+    """How long a launch takes, about, of so many rows (0: of all), how long if memory took no time, and how often the
+    larger factor is brought."""
     rows, columns, depth = product.sizes(problem)
-    waves = -(-_clusters(problem, product, tile) // _at_once(problem, tile))
+    rows = own_rows or rows
+    waves = -(-_clusters(problem, product, tile, own_rows) // _at_once(problem, tile))
     own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
     if tile.columns % PANEL and not product.columns.k_contiguous:
         shared *= HALF_LINES
@@ -267,10 +319,10 @@ def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
     return not all(linear(step).is_multiple(lines, open_) for step in row_strides(problem, factor.buffer))
 
 
-def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> Piped:
-    """As many blocks as there is room or work for, with as many stages as have room, at most those that the author asks
-    for."""
-    blocks, clusters = tile.cluster * tile.split, _clusters(problem, product, tile)
+def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> Piped:
+    """As many blocks as there is room or work for in so many rows (0: in all), with as many stages as have room, at
+    most those that the author asks for."""
+    blocks, clusters = tile.cluster * tile.split, _clusters(problem, product, tile, own_rows)
     at_once = _at_once(problem, tile)
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     boxes = product.row_boxes(problem)

@@ -19,8 +19,6 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
 from texpr.polyhedral.map.choose_cores import step
-from texpr.polyhedral.map.choose_piped import rate_of
-from texpr.polyhedral.map.choose_ringed import rate_by_warps
 from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
@@ -30,6 +28,7 @@ from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.matrix_product import product_of_any_rows
 from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
+from texpr.polyhedral.map.product_work import product_work
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.requests import Request, Runs, blocks_of, lanes_of
 from texpr.polyhedral.map.scan_lines import scan_origins
@@ -160,17 +159,8 @@ def _multiplied(problem: Problem, region: Region, choice: Piped | Ringed) -> Lau
     """Whole rows of tiles are brought: no lanes ask for anything else."""
     product = product_of_any_rows(problem, region, boxes=isinstance(choice, Piped), across=choice.across)
     assert product is not None, "the candidate fits"
-    *sizes, depth = product.sizes(problem)
-    tile = (choice.tile[choice.across], choice.tile[choice.along])
-    whole = prod(-(-n // size) * size for n, size in zip(sizes, tile, strict=True))
-    tiles = whole // prod(tile) * prod(problem.representative(par.extent, {}) for par in product.others)
-    if isinstance(choice, Piped):
-        blocks, rate = choice.persistent // choice.split, choice.split * rate_of(choice, product.sums)
-    else:
-        blocks, rate = tiles, rate_by_warps(choice, product.sums)
-    turns = -(-tiles // min(blocks, problem.target.multiprocessors))
-    made = int(turns * prod(tile) * depth * product.sums / rate)
-    return replace(_counted(problem, blocks, choice.threads, 1 - prod(sizes) / whole, iter(())), made=made)
+    work = product_work(problem, product, choice)
+    return replace(_counted(problem, work.blocks, choice.threads, work.idle, iter(())), made=work.made)
 
 
 def _contracted(problem: Problem, region: Region, choice: Contracted) -> LaunchCost:

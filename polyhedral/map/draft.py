@@ -28,6 +28,7 @@ SCOPES = {
 class Draft:
     """`buffers` has every buffer that was placed so far, parameters first; `digits` those of the launch at work, in the
     order in which they were made, grid digits apart, `pipes` its pipes, `behind` the launches that end what it began;
+    `rests` those of all launches that do the rest of another one's work, and the name of that;
     `words` the counters of all launches; `obeyed` are the kernel's attributes that changed the blocks of one, `notes`
     what its report tells of them."""
 
@@ -38,6 +39,7 @@ class Draft:
     pipes: list[Pipe] = field(default_factory=list)
     behind: list[Launch] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
+    rests: dict[str, str] = field(default_factory=dict)
     obeyed: set[Attr] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
 

@@ -81,17 +81,23 @@ def _runs(stmts: Sequence[Stmt], most: int) -> int:
 
 
 def begun_early(
-    host: Sequence[HostNode], early: frozenset[str], buffers: Mapping[str, MappedBuffer]
+    host: Sequence[HostNode],
+    early: frozenset[str],
+    buffers: Mapping[str, MappedBuffer],
+    rests: Mapping[str, str] | None = None,
 ) -> tuple[HostNode, ...]:
     """The program whose launches of these names wait for the one before at their start, and may begin as soon as all
-    blocks of that one have begun and it is alone."""
+    blocks of that one have begun and it is alone. So do `rests`, which touch nothing that the launch does whose rest
+    they are."""
+    rests = rests or {}
+    early = early | rests.keys()
     every = tuple(launches(host)) if early else ()
     followed = {before for before, after in _pairs(host, last=frozenset())[0] if after in early} if early else set()
 
     def change(launch: Launch) -> Launch:
         if launch.name not in early | followed:
             return launch
-        before = [one for one in every if one.name != launch.name]
+        before = [one for one in every if one.name not in (launch.name, rests.get(launch.name))]
         lets = (TriggerNext(),) if launch.name in followed else ()
         if launch.name not in early:
             return replace(launch, body=(*lets, *launch.body))

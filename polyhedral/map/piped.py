@@ -114,8 +114,12 @@ def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
     nest, ranges = product.one.nest, region.nest[1]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     made = _Piped(draft, region, choice, product)
-    launch = made.launch()
+    launch = made.launch(region.name)
     draft.behind += made.back.parts.behind(region.name)
+    if choice.rest is not None:
+        name = draft.names.fresh(f"{region.name}_rest")
+        draft.behind.append(_Piped(draft, region, choice.rest, product).launch(name))
+        draft.rests[name] = region.name
     return launch
 
 
@@ -135,7 +139,7 @@ class _Piped:
         self.rows, self.columns = choice.tile[choice.across], choice.tile[choice.along]
         self.groups, self.ranks, self.blocks = choice.groups, choice.cluster, choice.blocks
         self.together = choice.cluster * choice.split
-        self.down = self.tile_rows.down(self.ranks)  # clusters of tiles from top to bottom
+        self.down = self.tile_rows.down(choice)  # clusters of tiles from top to bottom
         self.across = ceildiv(product.columns.factor.side.extent, self.columns)
         self.tiles = reduce(multiply, (par.extent for par in product.others), multiply(self.down, self.across))
         self.clusters = choice.persistent // self.together
@@ -200,7 +204,7 @@ class _Piped:
 
     # ---- the launch ----
 
-    def launch(self) -> Launch:
+    def launch(self, name: str) -> Launch:
         at = self.at
         rank = _digit(at.rank, Place.CLUSTER, self.together)
         cluster = _digit(at.cluster, Place.GRID_X, self.clusters, self.together)
@@ -233,7 +237,7 @@ class _Piped:
         )
         ways = (self.back, *self.ways_in, self.meeting, self.portions, self.loaded)
         return Launch(
-            name=self.region.name,
+            name=name,
             grid=(self._blocks(), ONE, ONE),
             cluster=(self.together, 1, 1),
             threads=self.choice.threads,
@@ -282,7 +286,12 @@ class _Piped:
         at, choice = self.at, self.choice
         turn = add(multiply(const(self.clusters), IndexVar(name=at.turn)), IndexVar(name=at.cluster))
         order = TileOrder(
-            down=self.down, across=self.across, ranks=self.ranks, band=choice.band, others=self.product.others
+            down=self.down,
+            across=self.across,
+            ranks=self.ranks,
+            band=choice.band,
+            others=self.product.others,
+            begin=choice.begin,
         )
         rank = var(at.rank) if self.ranks > 1 else ZERO
         return order.nodes(self.draft.names, turn, rank, (at.row, self.tile_rows.unit), (at.column, self.columns))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import reduce
+from itertools import chain
 from math import prod
 
 from texpr.grammar.index.expr import ceildiv, constant_value, multiply
@@ -9,11 +10,13 @@ from texpr.grammar.types import F32
 from texpr.polyhedral.map.loaded_rows import are_loaded
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.tile_rows import rows_of
 from texpr.polyhedral.map.way_back import EIGHT, PANEL, row_bytes
 from texpr.polyhedral.mapped.atoms import has_columns
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 
 MOST_GROUPS, MOST_BOXES = 2, 4  # warpgroups that multiply, with all registers of a multiprocessor; of boxes
+THREE, THREE_COLUMNS = 3, 192  # of plain rows, and the columns whose sums these have registers for
 MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has registers for
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
 FEW_COLUMNS = MOST_COLUMNS // 2  # that more warpgroups than two have room for
@@ -27,7 +30,10 @@ def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     product = matrix_product(problem, region, choice.across) or matrix_product(problem, region)
     if product is None:
         return "no product of matrices that tensor cores of sm_90a take, in rows of multiples of 16 bytes"
-    return next(_faults(problem, product, choice), None)
+    if choice.begin:
+        return "`begin`: only a `rest` begins behind the first row"
+    rest = () if choice.rest is None else _faults(problem, product, choice.rest)
+    return next(chain(_faults(problem, product, choice), _rest_faults(product, choice), rest), None)
 
 
 def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
@@ -42,8 +48,11 @@ def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
 
 def most_groups(product: MatrixProduct, columns: int) -> int:
     """How many warpgroups may multiply in tiles of so many columns."""
-    few = len(product.row_loops) > 1 and columns * product.sums <= FEW_COLUMNS and not product.in_portions
-    return MOST_BOXES if few else MOST_GROUPS
+    if product.in_portions:
+        return MOST_GROUPS
+    if len(product.row_loops) > 1:
+        return MOST_BOXES if columns * product.sums <= FEW_COLUMNS else MOST_GROUPS
+    return THREE if columns * product.sums <= THREE_COLUMNS and not are_loaded(product) else MOST_GROUPS
 
 
 def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator[str]:
@@ -114,11 +123,26 @@ def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
         yield "`split`: blocks that share sums do not add up rows of a tile"
     if columns % (choice.split * least):
         yield f"`split`: each block ends whole groups of {least} columns"
-    height, width, _ = product.extents
-    one = multiply(ceildiv(height, rows), ceildiv(width, columns))
+    _, width, _ = product.extents
+    one = multiply(ceildiv(rows_of(product, choice), rows), ceildiv(width, columns))
     tiles = reduce(multiply, (par.extent for par in product.others), one)
     known, steps = constant_value(tiles), constant_value(product.steps)
     if known is None or choice.persistent != known * choice.split:
         yield "`split`: a cluster for each tile, of which the sizes say how many there are"
     if steps is None or steps < choice.split:
         yield f"`split`: each block has {product.depth} products of a sum at least"
+
+
+def _rest_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
+    """Why the last rows have no launch of their own."""
+    rest, known = choice.rest, constant_value(product.extents[0])
+    if rest is None:
+        return
+    if known is None or len(product.row_loops) > 1 or product.domain is not None or product.epilogue.over:
+        yield "`rest`: of rows that are one index, as many as the sizes say, and which are not added up"
+        return
+    step = choice.tile[choice.across] * choice.cluster
+    if rest.begin not in range(step, known, step):
+        yield f"`begin`: the rest follows on whole clusters of tiles, multiples of {step} rows below {known}"
+    if rest.rest is not None or rest.memory != choice.memory:
+        yield "`rest`: it has none of its own, and its locals lie where those of the launch before do"

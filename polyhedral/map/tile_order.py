@@ -18,13 +18,14 @@ from texpr.polyhedral.names import Names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileOrder:
     """`down` clusters of `ranks` tiles, one below the other, by `across` tiles, in bands of so many clusters; as many
-    for each value of the `others`."""
+    for each value of the `others`. The first of them begins with the row `begin`."""
 
     down: IndexExpr
     across: IndexExpr
     ranks: int
     band: int
     others: Sequence[Par]
+    begin: int = 0
 
     def nodes(
         self, names: Names, number: IndexExpr, rank: IndexExpr, rows: tuple[str, int], columns: tuple[str, int]
@@ -47,7 +48,7 @@ class TileOrder:
         if down is None or (down > self.band and down % self.band):
             height = let(names.fresh("height"), minimum(subtract(self.down, first), const(self.band)))
         row = add(multiply(const(self.ranks), add(first, combine(IndexOp.MOD, inside, height))), rank)
-        let(rows[0], multiply(const(rows[1]), row))
+        let(rows[0], add(const(self.begin), multiply(const(rows[1]), row)))
         let(columns[0], multiply(const(columns[1]), combine(IndexOp.DIV, inside, height)))
         return tuple(found)
 

@@ -10,7 +10,7 @@
 from collections.abc import Mapping
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar
-from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, multiply
+from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.matrix_product import MatrixProduct
@@ -48,10 +48,10 @@ class TileRows:
         """What is counted."""
         return "box" if self.boxes is not None else f"{self.product.rows.index}_tile"
 
-    def down(self, ranks: int) -> IndexExpr:
-        """How many clusters of tiles there are from top to bottom."""
-        every = self.boxes.total if self.boxes is not None else self.product.extents[0]
-        return ceildiv(every, self.unit * ranks)
+    def down(self, choice: Piped) -> IndexExpr:
+        """How many clusters of tiles a launch has from top to bottom."""
+        every = self.boxes.total if self.boxes is not None else rows_of(self.product, choice)
+        return ceildiv(every, self.unit * choice.cluster)
 
     def corner(self, names: Names, number: IndexExpr, group: IndexExpr) -> tuple[tuple[Node, ...], Corner]:
         """The first row of a group's, and what defines it."""
@@ -124,6 +124,12 @@ class TileRows:
             for depth, (loop, size) in enumerate(zip(self.boxes.loops, self.boxes.sizes, strict=True))
             if not linear(loop.extent).is_multiple(size, divisors) or (depth == 0 and not whole)
         ]
+
+
+def rows_of(product: MatrixProduct, choice: Piped) -> IndexExpr:
+    """How many rows a launch has."""
+    end = product.extents[0] if choice.rest is None else const(choice.rest.begin)
+    return subtract(end, const(choice.begin)) if choice.begin else end
 
 
 def tile_rows(product: MatrixProduct, choice: Piped) -> TileRows:

@@ -124,6 +124,8 @@ def _plain(value: Any) -> Any:
     match value:
         case Memory():
             return value.value
+        case Piped():
+            return choice_json(value)
         case Row():
             return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         case tuple():
@@ -268,6 +270,13 @@ def _row(value: Any, where: str) -> Row:
     return Row(**{name: read[name](item, f"{where}.{name}") for name, item in _of_type(Row, value, where).items()})
 
 
+def _rest(value: Any, where: str) -> Piped:
+    found = _choice(value, where)
+    if not isinstance(found, Piped):
+        raise _wrong(where, "a choice of the form piped", value)
+    return found
+
+
 def _by_name(read: Callable[[Any, str], Any]) -> Callable[[Any, str], dict[str, Any]]:
     def mapping(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, Mapping):
@@ -330,6 +339,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "together": _number,
     "cluster": _number,
     "split": _number,
+    "begin": _count,
+    "rest": _or_none(_rest),
     "resident": _count,
     "memory": _by_name(_memory),
 }

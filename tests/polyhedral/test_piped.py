@@ -314,7 +314,8 @@ def test_few_turns_stand_for_many() -> None:
 REFUSED = (
     (replace(piped(64, 64), along="i", across="k"), "`across` and `along`: the rows and columns are i and j"),
     (replace(piped(64, 64), tile={"i": 64}), "`tile` gives the rows and the columns of a tile"),
-    (piped(192, 64), "`tile`: multiples of 64 rows up to 128"),
+    (piped(256, 64), "`tile`: multiples of 64 rows up to 192"),
+    (piped(192, 224), "`tile`: multiples of 64 rows up to 128"),
     (piped(64, 80), "`tile`: multiples of 32 columns up to 256"),
     (replace(piped(128, 224), alternate=True), "`tile`: 448 columns of sums by each warpgroup, which holds 384"),
     (piped(64, 64, cluster=3), "`cluster`: 1, 2 or 4 blocks"),
