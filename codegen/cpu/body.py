@@ -9,7 +9,8 @@ from typing import assert_never
 from texpr.codegen.cpu.carry import Carry, find_carries, is_left_in_parts, is_shared_update
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial
 from texpr.codegen.cpu.names import place
-from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
+from texpr.codegen.cpu.panels import emit_panel_product
+from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split, bound_ranges
 from texpr.codegen.cpu.tally import Tally, find_tallies
 from texpr.codegen.cpu.value import (
     Values,
@@ -28,7 +29,8 @@ from texpr.grammar.permissions import keeps_order, may_contract
 from texpr.grammar.types import DType
 from texpr.polyhedral.map.bands import FEW_TURNS
 from texpr.polyhedral.map.inherited import UNIQUE_OVER
-from texpr.polyhedral.mapped.operators import Generic, Store
+from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.operators import Elementwise, Generic, Store
 from texpr.polyhedral.mapped.tree import Define, Fresh
 
 
@@ -66,6 +68,9 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                         emit_body(orelse, context)
             case Generic():
                 _emit_generic(node, context)
+            case Elementwise():
+                if not emit_panel_product(node, context):
+                    emit_body(bound_ranges((expand(node),)), context)
             case _:
                 assert_never(node)
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.grammar.ast import AccOp, Accumulate, Atomic, Condition, Gather, IndexConst, IndexExpr, Read
-from texpr.grammar.index.expr import names
+from texpr.grammar.index.expr import ZERO, names
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.operators import Generic, Store
+from texpr.polyhedral.mapped.operators import Elementwise, Generic, Store
 from texpr.polyhedral.mapped.tree import Define
 
 
@@ -131,6 +131,10 @@ def sites_of(
         match node:
             case Generic():
                 yield Site(node, ranges, conditions)
+            case Elementwise():
+                over = tuple(Range(index=i, low=ZERO, high=extent, body=()) for i, extent in node.over)
+                for statement in node.each:
+                    yield Site(statement, (*ranges, *over), conditions)
             case Range(body=inner):
                 yield from sites_of(inner, (*ranges, node), conditions)
             case Branch(condition=condition, body=inner, orelse=orelse):
@@ -145,6 +149,8 @@ def _defined(node: CpuNode) -> Iterator[str]:
     match node:
         case Define(index=index) | Split(index=index):
             yield index
+        case Elementwise(over=over):
+            yield from (index for index, _ in over)
         case Range(index=index, body=body):
             yield index
             for child in body:

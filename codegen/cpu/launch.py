@@ -23,14 +23,16 @@ from texpr.grammar.diagnostics import fail
 from texpr.grammar.index.text import ATOM
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
+from texpr.polyhedral.mapped.operators import Elementwise
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define
-from texpr.polyhedral.mapped.walks import block_buffers
+from texpr.polyhedral.mapped.walks import block_buffers, of_kind
 from texpr.polyhedral.target import CPU_TASKS
 
 STACK_BYTES = 256 << 10  # locals of one function beyond this go to the heap
+ALIGN_BYTES = 64  # of those: a line, and the widest vector
 
 CORE, FIRST, LAST = "<core>", "<first>", "<last>"  # no source has such names
 
@@ -83,7 +85,7 @@ def emit_launch(
         raise fail(
             "E0502", f"{block.name}: blocks of threads, clusters and pipes are not emitted for a CPU", block.span
         )
-    local, declarations = _locals(block, planned, names)
+    local, declarations, ends = _locals(block, planned, names)
     names.named.clear()
     blocks = _count(block.grid)
     each = operations(block)
@@ -123,6 +125,8 @@ def emit_launch(
         for line in [*declarations, *(f"{p.variable}_done[task] = 0" for p in partials)]:
             out.line(line)
         out.lines += writer.lines
+        for line in ends:
+            out.line(line)
         if checked or not parallel:
             out.line("return finding(0, 0, 0)" if checked else "return 0")
     if two:
@@ -176,10 +180,14 @@ def _emit_parts(
     out.line("return finding(0, 0, 0)" if checked else "return 0")
 
 
-def _locals(block: Launch, planned: PlannedProgram, names: Names) -> tuple[dict[str, CpuTensor], list[str]]:
-    """The tensors of a block, and the lines that make room for them."""
+def _locals(block: Launch, planned: PlannedProgram, names: Names) -> tuple[dict[str, CpuTensor], list[str], list[str]]:
+    """The tensors of a block, the lines that make room for them, and those up to which it is needed."""
     found: dict[str, CpuTensor] = {}
     lines: list[str] = []
+    ends: list[str] = []
+    # LLVM does not come to an end with calls in loops that have addresses of the stack.
+    wide = of_kind(block.body, Elementwise)
+    called_with = {name for node in wide for name in (*(n for n, _ in node.writes), *(r.buffer for r in node.reads))}
     stack = 0
     for tensor in block_buffers(planned.program, block):
         identifier = names.of("value", tensor.name)
@@ -196,11 +204,15 @@ def _locals(block: Launch, planned: PlannedProgram, names: Names) -> tuple[dict[
             continue
         count = max(1, room(tensor))
         stack += count * tensor.dtype.size_bytes
-        if stack <= STACK_BYTES:
+        if stack <= STACK_BYTES and tensor.name not in called_with:
             lines.append(f"{identifier} = stack_{tensor.dtype.name}({count})")
         else:
-            lines.append(f"{identifier} = np.empty({count}, np.{ELEMENT[tensor.dtype.name]})")
-    return found, lines
+            held = names.fresh("room")
+            lines.append(f"{held} = np.empty({count * tensor.dtype.size_bytes + ALIGN_BYTES}, np.uint8)")
+            start = f"({held}.ctypes.data + {ALIGN_BYTES - 1}) & -{ALIGN_BYTES}"
+            lines.append(f"{identifier} = pointer_{tensor.dtype.name}({start})")
+            ends.append(f"hold({held})")
+    return found, lines, ends
 
 
 def _core_loop(block: Launch, blocks: IndexExpr, parallel: bool) -> tuple[CpuNode, ...]:

@@ -51,6 +51,7 @@ from texpr.codegen.cpu.intrinsics import (
     to_u8,
     to_u32,
 )
+from texpr.codegen.cpu.multiply import at, hold, multiply
 from texpr.codegen.cpu.names import INDEX_FUNCTIONS
 
 types: Any = _types

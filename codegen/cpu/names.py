@@ -26,9 +26,9 @@ MODULE_NAMES = (
     | FLOAT_FUNCTIONS
     | frozenset(
         """
-    STORAGE absolute add_c add_r add_rc blocks boolean code core exchange each failed finding finding_type
-    first float32 float64 floordiv half inf inline int16 int32 int64 int8 keep mod mul_c mul_r nan new njit
-    opaque np odd_f32 odd_f32_of_i64 old peek pointer prange restrict run shl shr sub_c to_i16 to_i32 to_i64
+    STORAGE absolute add_c add_r add_rc at blocks boolean code core exchange each failed finding finding_type
+    first float32 float64 floordiv half hold inf inline int16 int32 int64 int8 keep mod mul_c mul_r multiply nan new
+    njit opaque np odd_f32 odd_f32_of_i64 old peek pointer prange restrict run shl shr sub_c to_i16 to_i32 to_i64
     to_i8 to_u32 to_u8 task tasks last uint16 uint32 uint8 void workspace zeros
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
     )

@@ -30,7 +30,7 @@ from texpr.grammar.index.linear import Linear, constant, linear
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.grammar.types import DType
-from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.operators import Elementwise, Generic
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
 
@@ -65,7 +65,7 @@ class Split:
     radix: IndexExpr
 
 
-CpuNode = Define | Split | Range | Branch | Generic | Fresh
+CpuNode = Define | Split | Range | Branch | Generic | Elementwise | Fresh
 
 
 def bound_ranges(body: tuple[Node, ...]) -> tuple[CpuNode, ...]:
@@ -73,7 +73,7 @@ def bound_ranges(body: tuple[Node, ...]) -> tuple[CpuNode, ...]:
     result: list[CpuNode] = []
     for node in body:
         match node:
-            case Define() | Generic() | Fresh():
+            case Define() | Generic() | Elementwise() | Fresh():
                 result.append(node)
             case Guard(condition=condition, body=inner, orelse=orelse):
                 branch = Branch(

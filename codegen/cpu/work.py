@@ -13,7 +13,8 @@ from texpr.grammar.index.interval import Ranges, bounds, greatest
 from texpr.grammar.operators import OPERATORS
 from texpr.grammar.types import DType
 from texpr.grammar.walk import walk
-from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.expand import expand
+from texpr.polyhedral.mapped.operators import Elementwise, Generic
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 
@@ -57,6 +58,8 @@ def _body(body: tuple[Node, ...], ranges: Ranges) -> IndexExpr | None:
                 part = _body(inner + orelse, known)
             case Generic():
                 part = IndexConst(value=_statement(node))
+            case Elementwise():
+                part = _body((expand(node),), known)
             case Fresh():
                 part = _ZERO
             case _:

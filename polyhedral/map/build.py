@@ -37,7 +37,6 @@ from texpr.polyhedral.mapped.candidate import (
     Columns,
     Combined,
     Contracted,
-    Cores,
     Flat,
     Parted,
     Scanned,
@@ -45,6 +44,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.on_cores import Cores, Panels
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Place, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram, Report
@@ -163,6 +163,10 @@ def _launch(draft: Draft, region: Region, choice: Choice) -> Launch:
             from texpr.polyhedral.map.cores import build_cores
 
             return build_cores(draft, region, choice)
+        case Panels():
+            from texpr.polyhedral.map.panels import build_panels
+
+            return build_panels(draft, region, choice)
         case _:
             assert_never(choice)
 

@@ -35,6 +35,7 @@ from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
 from texpr.polyhedral.map.choose_cores import choose_cores
 from texpr.polyhedral.map.choose_flat import choose_flat, choose_width, in_runs, named
+from texpr.polyhedral.map.choose_panels import choose_panels
 from texpr.polyhedral.map.choose_parted import choose_parted, choose_summed
 from texpr.polyhedral.map.choose_piped import choose_piped
 from texpr.polyhedral.map.choose_ringed import choose_ringed
@@ -63,15 +64,8 @@ from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses, memory_of
 from texpr.polyhedral.map.warp_each import choose_together
 from texpr.polyhedral.map.widths import run_width
-from texpr.polyhedral.mapped.candidate import (
-    Blocks,
-    Candidate,
-    Choice,
-    Cores,
-    Deal,
-    Single,
-    widths_of,
-)
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Deal, Single, widths_of
+from texpr.polyhedral.mapped.on_cores import OnCores
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.walk import touched, written
 
@@ -80,7 +74,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
     """The first candidate. Raises E0401, E0403 where the author's placements leave none."""
     launches = _chosen(problem)
     threads = {
-        n for choice in launches.values() if (n := 1 if isinstance(choice, Single | Cores) else choice.threads) > 1
+        n for choice in launches.values() if (n := 1 if isinstance(choice, Single | OnCores) else choice.threads) > 1
     }
     if len(threads) > 1 and cooperative_of(problem.kernel) is not None:  # they are phases of one launch
         with suppress(TExprError):  # or its author's attributes leave them no blocks of one size
@@ -124,7 +118,7 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return shared or Single(memory=memory_of(problem, region.stmts, block_level=False, outer=(), ranges={}))
     nest, ranges = region.nest
     if not problem.target.is_cuda:
-        return choose_cores(problem, nest, ranges)
+        return choose_panels(problem, region) or choose_cores(problem, nest, ranges)
     sizes = band_sizes(problem, nest, ranges)
     chosen = _multiplied(problem, region) or choose_columns(problem, nest, ranges)
     if chosen is not None:

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
-from math import inf, prod
+from math import prod
 
-from texpr.grammar.ast import Leaf, Stmt
 from texpr.grammar.attributes import WARP
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.expr import constant_value
@@ -25,19 +24,16 @@ from texpr.grammar.permissions import raster_of, tile_of
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.author_tiles import serial_tile, shares_asked
 from texpr.polyhedral.map.contracted_fits import contracted_fault
-from texpr.polyhedral.map.contracted_tiles import bringing
+from texpr.polyhedral.map.contracted_tiles import bringing, nearest
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.side import joined_by
-from texpr.polyhedral.map.summed import stride
 from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import REGISTERS, Target
-from texpr.polyhedral.walk import written
 
 LEAST_SIDE = 64  # shorter sides leave most of a usual tile empty
 SHORTEST = 4  # of a narrow tile, whose other side is no shorter than that
@@ -153,7 +149,7 @@ def _rate(problem: Problem, one: Contraction, shape: Shape, choice: Contracted) 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
     """The tiles of every shape that a contraction may have: narrow ones where a side is short."""
     sizes = {side.index: problem.representative(side.extent, {}) for side in one.sides}
-    asked, along = threads_asked(problem.kernel, problem.target), _along(problem, one)
+    asked, along = threads_asked(problem.kernel, problem.target), nearest(problem, one)
     across = next(side.index for side in one.sides if side.index != along)
     others = (side.index for side in reversed(one.blocked) if side.index not in (along, across))
     grid, (_, ranges) = (along, across, *others), plain_nest(region)
@@ -227,21 +223,3 @@ def _time(target: Target, shape: Shape, rate: float, tiles: int, length: int, pa
     alone = prod(shape.tile) * length / (parts * rate) * (full * of(shape.resident) + last)
     left = prod(shape.tile) * tiles * parts * prod(shape.each) / USUAL_SUMS
     return alone if parts == 1 else GAIN * (alone + MEETING + MEETING_EACH * left)
-
-
-def _along(problem: Problem, one: Contraction) -> str:
-    """The side whose neighbours lie nearest one another in what the program writes."""
-    sides = (one.second.side.index, one.first.side.index)
-    elements = [written_ for stmt in one.work.last if (written_ := _element(stmt)) is not None]
-    elements.append((one.update.buffer, one.update.subscripts))
-    known = [e for e in elements if e[0] in problem.layouts and e[1]]
-
-    def apart(side: str) -> float:
-        found = [abs(step) for e in known if (step := stride(problem, e, side))]
-        return min(found, default=inf)
-
-    return min(sides, key=apart)
-
-
-def _element(stmt: Stmt) -> Element | None:
-    return written(stmt) if isinstance(stmt, Leaf) else None

@@ -27,7 +27,7 @@ from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tally import elements, tally
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.mapped.candidate import Cores
+from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import CPU_TALLY_ELEMENTS, CPU_TASKS

@@ -12,7 +12,9 @@ A tile of a factor has a row for each product, and its side along the row.
 """
 
 from collections.abc import Mapping
+from math import inf
 
+from texpr.grammar.ast import Leaf, Stmt
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import strided
 from texpr.polyhedral.layout.value import Layout
@@ -20,8 +22,9 @@ from texpr.polyhedral.map.contraction import Contraction, Factor
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.summed import along_steps, stride
 from texpr.polyhedral.map.tiles import BANKS_BYTES
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, element_width, is_run
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, element_width, is_run
 from texpr.polyhedral.mapped.candidate import Contracted
+from texpr.polyhedral.walk import written
 
 SLOTS = 2  # of each factor's tile: one is read while the next one is brought
 ROW_BYTES = 64  # of a row, by lanes beside one another, where a factor is turned
@@ -133,3 +136,21 @@ def tile_bytes(problem: Problem, one: Contraction, choice: Contracted) -> int:
     """Shared memory of both factors' tiles."""
     rows = (row_elements(one, choice, bringing(problem, one, choice, side)) for side in choice.tile)
     return SLOTS * choice.depth * sum(rows) * one.dtype.size_bytes
+
+
+def nearest(problem: Problem, one: Contraction) -> str:
+    """The side whose neighbours lie nearest one another in what the program writes."""
+    sides = (one.second.side.index, one.first.side.index)
+    elements = [written_ for stmt in one.work.last if (written_ := _element(stmt)) is not None]
+    elements.append((one.update.buffer, one.update.subscripts))
+    known = [e for e in elements if e[0] in problem.layouts and e[1]]
+
+    def apart(side: str) -> float:
+        found = [abs(step) for e in known if (step := stride(problem, e, side))]
+        return min(found, default=inf)
+
+    return min(sides, key=apart)
+
+
+def _element(stmt: Stmt) -> Element | None:
+    return written(stmt) if isinstance(stmt, Leaf) else None

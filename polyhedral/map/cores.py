@@ -53,7 +53,7 @@ from texpr.polyhedral.map.once import kept_once
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
 from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.mapped.candidate import Cores
+from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node

@@ -9,7 +9,7 @@ from texpr.polyhedral.map.crew_fits import listed
 from texpr.polyhedral.map.jammed import jams_of
 from texpr.polyhedral.map.once import repeated
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.mapped.candidate import Cores
+from texpr.polyhedral.mapped.on_cores import Cores
 
 
 def cores_faults(problem: Problem, nest: Nest, choice: Cores) -> Iterator[str]:

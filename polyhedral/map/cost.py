@@ -18,10 +18,11 @@ from texpr.grammar.index.interval import Ranges, index_range
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, bounded_nest, is_serial_par
 from texpr.polyhedral.map.block_sizes import band_sizes
-from texpr.polyhedral.map.choose_cores import step
+from texpr.polyhedral.map.choose_panels import panel_accesses
 from texpr.polyhedral.map.column_work import body_of, column_held, column_work
 from texpr.polyhedral.map.contracted_tiles import DEEP, bringing
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
+from texpr.polyhedral.map.core_costs import core_accesses
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.held import RowElement, held_rows, named, row_origins
 from texpr.polyhedral.map.lines import origins
@@ -46,7 +47,6 @@ from texpr.polyhedral.mapped.candidate import (
     Columns,
     Combined,
     Contracted,
-    Cores,
     Deal,
     Flat,
     Parted,
@@ -56,6 +56,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.on_cores import Cores, Panels
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.ringed import Ringed
 
@@ -102,7 +103,9 @@ def launch_cost(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
         case Single():
             return _counted(problem, 1, 1, 0.0, _alone(problem, region.stmts, {}, 1))
         case Cores():
-            return _cores(problem, *region.nest, choice)
+            return _on_cores(*core_accesses(problem, *region.nest, choice))
+        case Panels():
+            return _on_cores(*panel_accesses(problem, region, choice))
         case Flat():
             nest, ranges = region.nest
             sizes = band_sizes(problem, nest, ranges)
@@ -377,14 +380,6 @@ def _scanned(problem: Problem, nest: Nest, ranges: Ranges, choice: Scanned) -> L
     return _counted(problem, blocks, choice.threads, idle, iter(requests))
 
 
-def _cores(problem: Problem, nest: Nest, ranges: Ranges, choice: Cores) -> LaunchCost:
-    """A CPU's launch: tasks instead of blocks, and an access is contiguous or not in the innermost loop."""
-    sizes = dict(zip(nest.indices, band_sizes(problem, nest, ranges), strict=True))
-    tasks = prod(-(-sizes[i] // (choice.chunk or 1)) for i in choice.cores)
-    rest = prod(n for i, n in sizes.items() if i not in choice.cores)
-    times = tasks * rest * (choice.chunk or 1)
-    found = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=times)
-    read = [a for a in found if not a.update]
-    strided = sum(a.weight for a in read if choice.vector and step(problem, a, choice.vector) not in (0, 1))
-    made = sum(a.weight for a in read)
-    return LaunchCost(blocks=tasks, threads=1, waves=1, idle=0.0, requests=made, sectors=strided, ideal=0)
+def _on_cores(tasks: int, accesses: int, far: int) -> LaunchCost:
+    """A CPU's launch, with accesses that are contiguous or not."""
+    return LaunchCost(blocks=tasks, threads=1, waves=1, idle=0.0, requests=accesses, sectors=far, ideal=0)

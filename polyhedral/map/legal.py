@@ -16,6 +16,7 @@ from texpr.grammar.index.expr import ONE, add, at_least_zero, ceildiv, names
 from texpr.grammar.index.interval import Ranges, most
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.bands import Nest, bounded_nest, fits_threads, has_block_level, is_serial_par
+from texpr.polyhedral.map.choose_panels import panel_fault
 from texpr.polyhedral.map.choose_patch import are_rows
 from texpr.polyhedral.map.columns_fit import columns_faults
 from texpr.polyhedral.map.contracted_fits import contracted_fault
@@ -53,7 +54,6 @@ from texpr.polyhedral.mapped.candidate import (
     Columns,
     Combined,
     Contracted,
-    Cores,
     Deal,
     Flat,
     Parted,
@@ -63,6 +63,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tiled,
     widths_of,
 )
+from texpr.polyhedral.mapped.on_cores import Cores, OnCores, Panels
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -100,7 +101,7 @@ class _Check:
         band = self.region.band
         if not isinstance(choice, Parted | Scanned) and (band is None) != isinstance(choice, Single):
             self._refuse("plain statements are `Single`, `Parted` or `Scanned`, and nothing else is `Single`")
-        if isinstance(choice, Cores) == self.target.is_cuda and not isinstance(choice, Single):
+        if isinstance(choice, OnCores) == self.target.is_cuda and not isinstance(choice, Single):
             self._refuse(f"the form {type(choice).__name__} is none of {self.target.name}")
         match choice:
             case Single():
@@ -129,6 +130,11 @@ class _Check:
                 self._scanned(choice, *plain_nest(self.region))
             case Cores():
                 self._cores(choice, *self.region.nest)
+            case Panels():
+                nest = contracted_nest(self.region)
+                self._without(panel_fault(self.problem, nest, choice))
+                ranges = plain_nest(self.region)[1]
+                self._memory(choice.memory, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
             case _:
                 assert_never(choice)
         if self.target.is_cuda:

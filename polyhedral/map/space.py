@@ -19,7 +19,15 @@ from texpr.polyhedral.map.choose import choose, choose_blocks
 from texpr.polyhedral.map.choose_columns import columns_of, lies_across
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import shaped
-from texpr.polyhedral.map.choose_cores import HEAVY_CHUNK, LIGHT_CHUNK, MIN_CHUNK, can_be_rows, core_indices, tiles_of
+from texpr.polyhedral.map.choose_cores import (
+    HEAVY_CHUNK,
+    LIGHT_CHUNK,
+    MIN_CHUNK,
+    can_be_rows,
+    choose_cores,
+    core_indices,
+    tiles_of,
+)
 from texpr.polyhedral.map.choose_flat import choose_flat, in_runs
 from texpr.polyhedral.map.choose_piped import pipings
 from texpr.polyhedral.map.choose_ringed import ringings
@@ -41,7 +49,6 @@ from texpr.polyhedral.mapped.candidate import (
     Columns,
     Combined,
     Contracted,
-    Cores,
     Deal,
     Flat,
     Parted,
@@ -49,6 +56,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.on_cores import Cores, OnCores, Panels
 
 ROUNDS = (1, 4, 16, 64)
 PARTS = (3, 33, 132, 264, 1056)  # blocks that share a reduction
@@ -92,8 +100,12 @@ def _choices(problem: Problem, region: Region, first: Choice) -> Iterator[Choice
     if region.band is None:
         return
     nest, ranges = region.nest
-    if isinstance(first, Cores):
-        yield from _cores(problem, nest, first)
+    if isinstance(first, OnCores):
+        if isinstance(first, Panels):
+            yield from _panels(first)
+        own = first if isinstance(first, Cores) else choose_cores(problem, nest, ranges)
+        yield own
+        yield from _cores(problem, nest, own)
         return
     yield from _columns(problem, nest, ranges)
     blocks = first if isinstance(first, Blocks) else choose_blocks(problem, nest, ranges)
@@ -301,6 +313,15 @@ def _cores(problem: Problem, nest: Nest, first: Cores) -> Iterator[Cores]:
                 yield from (replace(plain, tile=some) for some in (tile, _halved(tile)))
     if first.chunk is not None:
         yield from (replace(first, chunk=chunk) for chunk in (MIN_CHUNK, HEAVY_CHUNK, LIGHT_CHUNK))
+
+
+def _panels(usual: Panels) -> Iterator[Panels]:
+    """Tiles of half and twice the size, and panels of half and twice the depth."""
+    for side, by in product(usual.tile, (1, 4)):
+        tile = -(-usual.tile[side] * by // (2 * usual.each[side])) * usual.each[side]
+        yield replace(usual, tile={**usual.tile, side: tile})
+    yield replace(usual, depth=2 * usual.depth)
+    yield replace(usual, depth=max(1, usual.depth // 2))
 
 
 def _halved(jam: Mapping[str, int]) -> dict[str, int]:

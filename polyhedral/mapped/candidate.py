@@ -17,6 +17,7 @@ from texpr.grammar.ast import And, Condition, IndexVar
 from texpr.grammar.index.expr import conjunction, negation
 from texpr.grammar.records import dataclass
 from texpr.grammar.strides import address_name
+from texpr.polyhedral.mapped.on_cores import OnCores
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -300,28 +301,9 @@ class Scanned:
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cores:
-    """A band on a CPU: the indices `cores` are dealt to cores, `vector` is the innermost loop, all others are loops
-    between. Where the vector is the only core index, a core runs `chunk` of its iterations at a time. So many
-    iterations of the loops in `jam`, one core index and what is summed, are taken together inside the innermost one.
-    `tile` has the sides of the tiles that a core runs one after the other, of a core index and of the vector. With
-    `local_rows` each local of an iteration is a row, of a piece of the vector, which runs inside the loops of an
-    iteration. With `once` a row keeps what several loops of an iteration compute."""
-
-    cores: tuple[str, ...]
-    vector: str | None = None
-    chunk: int | None = None
-    jam: Mapping[str, int] = field(default_factory=dict)
-    tile: Mapping[str, int] = field(default_factory=dict)
-    local_rows: bool = False
-    once: bool = False
-    memory: Mapping[str, Memory] = field(default_factory=dict)
-
-
 Multiplied = Piped | Ringed
 Choice = (
-    Single | Flat | Blocks | Columns | Combined | Contracted | Multiplied | Parted | Tallied | Scanned | Tiled | Cores
+    Single | Flat | Blocks | Columns | Combined | Contracted | Multiplied | Parted | Tallied | Scanned | Tiled | OnCores
 )
 
 

@@ -26,7 +26,6 @@ from texpr.polyhedral.mapped.candidate import (
     Columns,
     Combined,
     Contracted,
-    Cores,
     Flat,
     Parted,
     Row,
@@ -35,6 +34,7 @@ from texpr.polyhedral.mapped.candidate import (
     Tallied,
     Tiled,
 )
+from texpr.polyhedral.mapped.on_cores import Cores, Panels
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -82,6 +82,7 @@ FORMS: dict[str, type[Choice]] = {
     "tallied": Tallied,
     "scanned": Scanned,
     "cores": Cores,
+    "panels": Panels,
 }
 
 

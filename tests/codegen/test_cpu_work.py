@@ -105,7 +105,7 @@ def test_bound_sizes_decide_at_emission() -> None:
     large = source_of(VADD, N=1 << 18)
     assert "prange" in large and "operations" not in large
     assert "prange" not in source_of(MATMUL, M=32, N=32, K=32)
-    assert "prange" in source_of(MATMUL, M=64, N=64, K=64)
+    assert "prange" in source_of(MATMUL, M=512, N=64, K=64)
 
 
 def test_results_do_not_depend_on_who_runs_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,9 @@ from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Cores, Flat, Tallied
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Flat, Tallied
 from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
+from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show

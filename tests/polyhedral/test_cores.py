@@ -10,7 +10,8 @@ from stages import mapped, program
 import texpr
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.mapped.candidate import Candidate, Cores
+from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.simulate.stage import simulate
 
 pytestmark = pytest.mark.usefixtures("threads")  # who shares out what is what these tests are about

@@ -17,7 +17,7 @@ from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import problem_of
-from texpr.polyhedral.mapped.candidate import Candidate, Choice, Cores, Flat, Scanned
+from texpr.polyhedral.mapped.candidate import Candidate, Choice, Flat, Scanned
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.orders.check import check_orders
@@ -361,7 +361,7 @@ def test_lanes_lie_where_memory_does_and_threads_have_several_loads_on_their_way
         (256, 4, True),
         (256, 4, False),
     ]
-    assert {type(c) for c in (choice(mapped(PROGRAMS[n], target="cpu")) for n in ("inclusive", "columns"))} == {Cores}
+    assert {type(choice(mapped(PROGRAMS[n], target="cpu"))).__name__ for n in ("inclusive", "columns")} == {"Cores"}
 
 
 ASKED = [("stream", 96), ("inclusive", 96), ("columns", 992), ("columns", 448)]
