@@ -43,7 +43,7 @@ NVCC_FLAGS = (
     "-Xcompiler",
     "-Wall,-Wextra",
 )
-NVRTC_FLAGS = ("-std=c++17", "-lineinfo", "--fmad=false")  # the same: it has no host compiler, and optimises always
+NVRTC_FLAGS = ("-std=c++17", "-lineinfo", "--fmad=false", "-minimal")  # it has no host compiler, and optimises always
 NVCC_WERROR = ("-Werror", "all-warnings")  # our tests ask for it: a newer compiler's new warning stops nobody
 GXX_FLAGS = (
     "-std=c++17",
