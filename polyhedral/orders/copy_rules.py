@@ -47,8 +47,7 @@ class CopyRules:
     def multiply(self, node: Contract, number: int, event: Event) -> None:
         """A product that reads tiles, and leaves its sums, some time later: after the product before, in the group of
         its warp, and before the block ends."""
-        warpgroups = event.who.reshape(-1, WARPGROUP * self.points.trace.program.target.warp_size)
-        if (warpgroups.any(1) != warpgroups.all(1)).any():
+        if event.who.in_part(WARPGROUP * self.points.trace.program.target.warp_size):
             self.findings.fault(f"{node.id} is not reached by all threads of a warpgroup", node.span)
         for thread in self.points.threads(number):
             self._of(event, thread, GroupKind.WGMMA)[-1].append(number)

@@ -1,16 +1,14 @@
 """Barriers in a happens-before graph: a gate for each turn, behind all that arrive and before all that wait."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import field
-
-import numpy as np
-from numpy.typing import NDArray
 
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.sync import Action
 from texpr.polyhedral.orders.points import Findings, Points
-from texpr.polyhedral.orders.trace import Event, Mask
+from texpr.polyhedral.orders.threads import Counts, Mask, no_counts
+from texpr.polyhedral.orders.trace import Event
 
 
 @dataclass(slots=True)
@@ -30,7 +28,7 @@ class Gates:
     points: Points
     findings: Findings
     gates: dict[tuple[Hashable, int], Gate] = field(default_factory=dict)
-    arrivals: dict[tuple[Hashable, int, int], NDArray[np.int64]] = field(default_factory=dict)
+    arrivals: dict[tuple[Hashable, int, int], Counts] = field(default_factory=dict)
 
     def come(
         self,
@@ -48,14 +46,15 @@ class Gates:
         and waits for the last that it did. Who arrives relaxed tells of these points alone (`marks`)."""
         here = event.who if who is None else who
         arrives = action is not Action.WAIT
-        counts = self.arrivals.setdefault((key, event.launch, event.block), np.zeros(len(event.who), dtype=np.int64))
+        at = (key, event.launch, event.block)
+        counts = self.arrivals.get(at) or self.arrivals.setdefault(at, no_counts(len(event.who)))
         if arrives:
-            for turn, came in _counted(counts[here]):
+            for turn, came in counts.of(here):
                 self.gates.setdefault((key, turn), Gate(needed, text, event.span)).came += came
         for thread in self.points.threads(number):
             if not here[thread]:
                 continue
-            turn = int(counts[thread]) if arrives else int(counts[thread]) - 1
+            turn = counts.at(thread) if arrives else counts.at(thread) - 1
             if turn < 0:
                 self.findings.fault(f"a thread waits at `{text}` and did not arrive", event.span)
                 continue
@@ -73,18 +72,10 @@ class Gates:
             if action is not Action.ARRIVE:
                 self.points.graph.edge(gate, self.points.goes_on(number, thread))
         if arrives:
-            counts[here] += 1
+            counts.step(here)
 
     def end(self) -> None:
         """Gates at which some never arrive."""
         for gate in self.gates.values():
             if gate.came != gate.needed:
                 self.findings.fault(f"{gate.came} of {gate.needed} threads arrive at `{gate.text}`", gate.span)
-
-
-def _counted(turns: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
-    """Each number of an array, and how often it is there."""
-    if turns.size and (turns == turns[0]).all():  # nearly always, and much sooner known
-        return ((int(turns[0]), turns.size),)
-    values, counts = np.unique(turns, return_counts=True)
-    return zip(values.tolist(), counts.tolist(), strict=True)

@@ -23,8 +23,6 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from texpr.grammar import walk
 from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, Read
 from texpr.grammar.diagnostics import InternalError
@@ -237,7 +235,7 @@ def _reaches(points: Points, order: Order, source: int, sink: int) -> bool:
     if not isinstance(node, Copy) or node.rank is None or order.buffer != node.target.buffer:
         return True
     cluster = points.trace.grids[event.launch].cluster_of(event.block)
-    return any(cluster[rank] == then.block for rank in np.unique(event.value(node.rank)).tolist())
+    return any(cluster[rank] == then.block for rank in event.met(node.rank))
 
 
 def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) -> bool:

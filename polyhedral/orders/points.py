@@ -4,8 +4,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import field
 
-import numpy as np
-
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.operators import Operator
@@ -15,6 +13,7 @@ from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.graph import Graph
+from texpr.polyhedral.orders.threads import span
 from texpr.polyhedral.orders.trace import Event, Fault, Trace, by_block
 
 
@@ -74,16 +73,14 @@ class Points:
         warp, and one of another warp; and the first of the warps of all of these, which may act for its warp."""
         threads = self.trace.launches[launch].threads
         warp = self.trace.program.target.warp_size
-        taking_part = np.array([e.who for e in events]).reshape(len(events), threads)
-        alike: dict[bytes, list[int]] = {}
-        for thread in range(threads):
-            alike.setdefault(taking_part[:, thread].tobytes(), []).append(thread)
+        alike = [span(0, threads, threads)]
+        for who in dict.fromkeys(event.who for event in events):
+            alike = [part for group in alike for part in (group & who, group.without(who)) if part.any()]
         found = {0}
-        for group in alike.values():
-            first = group[0]
-            found.add(first)
-            found.update([t for t in group if t != first and t // warp == first // warp][:1])
-            found.update([t for t in group if t // warp != first // warp][:1])
+        for group in alike:
+            own = span(group.first // warp * warp, warp, threads)
+            among = (group.alone(), (group & own).without(group.alone()), group.without(own))
+            found.update(some.first for some in among if some.any())
         return tuple(sorted(found | {thread // warp * warp for thread in found}))
 
     def _chain(self, key: tuple[int, int], thread: int) -> None:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-
-import numpy as np
+from math import prod
 
 from texpr.grammar.ast import IndexExpr
 from texpr.grammar.records import dataclass
@@ -14,11 +13,11 @@ from texpr.polyhedral.mapped.sync import Acquire, Commit, Drain, End, Pipe, Pipe
 from texpr.polyhedral.mapped.walks import goes_on_alone
 from texpr.polyhedral.orders.points import Findings, Points
 from texpr.polyhedral.orders.slot_rules import SlotRules
+from texpr.polyhedral.orders.threads import Counts, no_counts
 from texpr.polyhedral.orders.trace import Event
 
 Ring = tuple[int, str, int]
 """Launch, pipe and block."""
-Counts = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class RingRules:
             case Skip():
                 self.skipped.add((event.launch, pipe.name))
                 self._next("wait", pipe, event)
-                self._count("release", pipe, event)[event.who] += 1
+                self._count("release", pipe, event).step(event.who)
 
     def _acquire(self, pipe: Pipe, number: int, event: Event) -> None:
         before = self._next("acquire", pipe, event) - pipe.stages
@@ -87,9 +86,9 @@ class RingRules:
     def _commit(self, pipe: Pipe, end: End, number: int, event: Event, node: Commit) -> None:
         turn, arrivals = self._next("commit", pipe, event), event.threads
         if node.by_warp:
-            warps = event.who.reshape(-1, self.points.trace.program.target.warp_size)
-            arrivals = int(warps.any(1).sum())
-            if (warps.any(1) != warps.all(1)).any() or pipe.kind is not PipeKind.TRANSACTION:
+            warp = self.points.trace.program.target.warp_size
+            arrivals = event.who.reached(warp)
+            if event.who.in_part(warp) or pipe.kind is not PipeKind.TRANSACTION:
                 self.findings.fault(f"a commit of {pipe.name} by warps is not of whole warps", event.span)
         if turn >= self._last("acquire", pipe, event) + 1:
             self.findings.fault(f"turn {turn} of {pipe.name} is committed and was not acquired", event.span)
@@ -156,9 +155,8 @@ class RingRules:
                 self.copied.setdefault((event.launch, event.block, thread), []).append(number)
         if node.completion is Completion.TRANSACTION:
             size = self.points.trace.program.buffers[node.target.buffer].dtype.bits // 8
-            elements = (
-                int(np.prod([event.value(e) for _, e in node.over], axis=0).sum()) if node.over else event.threads
-            )
+            extents = [event.value(e) for _, e in node.over]
+            elements = sum(map(prod, zip(*extents, strict=True))) if extents else event.threads
             for block in blocks:
                 ring = (event.launch, pipe.name, block)
                 self.bytes[ring, turn] = self.bytes.get((ring, turn), 0) + elements * size
@@ -188,8 +186,8 @@ class RingRules:
         """What does not come out: turns that are never full, or never free, and some too often."""
         for (what, launch, name, block), counts in self.counts.items():
             if what == "acquire":
-                committed = self.counts.get(("commit", launch, name, block), np.zeros_like(counts))
-                if (counts != committed).any():
+                committed = self.counts.get(("commit", launch, name, block))
+                if counts.by_number != committed.by_number if committed else {*counts.by_number} != {0}:
                     self.findings.fault(f"turns of {name} are acquired and not committed")
         for ring, turn in sorted({*self.commits, *self.bytes, *self.waited}):
             pipe = self._named(ring)
@@ -217,22 +215,21 @@ class RingRules:
     def _next(self, what: str, pipe: Pipe, event: Event) -> int:
         """The number of this event of the threads, which must all be at the same."""
         counts = self._count(what, pipe, event)
-        found = np.unique(counts[event.who])
+        found = counts.of(event.who)
         if len(found) != 1:
             self.findings.fault(f"threads come to one {what} of {pipe.name} at different turns", event.span)
-        counts[event.who] += 1
-        return int(found[0])
+        counts.step(event.who)
+        return found[0][0]
 
     def _count(self, what: str, pipe: Pipe, event: Event) -> Counts:
         """How often each thread of the event's block came to such an event."""
-        return self.counts.setdefault(
-            (what, event.launch, pipe.name, event.block), np.zeros(len(event.who), dtype=np.int64)
-        )
+        key = (what, event.launch, pipe.name, event.block)
+        return self.counts.get(key) or self.counts.setdefault(key, no_counts(len(event.who)))
 
     def _last(self, what: str, pipe: Pipe, event: Event) -> int:
         """The number of the last such event of the threads, -1 before the first."""
         counts = self.counts.get((what, event.launch, pipe.name, event.block))
-        return -1 if counts is None else int(counts[event.who].min()) - 1
+        return -1 if counts is None else counts.of(event.who)[0][0] - 1
 
     def _pipe(self, event: Event, name: str) -> Pipe:
         return next(p for p in self.points.trace.launches[event.launch].pipes if p.name == name)
@@ -248,7 +245,7 @@ class RingRules:
     def _one_of(self, blocks: Sequence[int], rank: IndexExpr, event: Event) -> tuple[int, ...]:
         """Those of the blocks that an end reaches that have the rank which the threads mean."""
         cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
-        meant = {int(one) for one in np.unique(event.value(rank))}
+        meant = event.met(rank)
         found = tuple(block for block in blocks if cluster.index(block) in meant)
         if len(meant) != 1 or len(found) != 1:
             self.findings.fault("a copy to one rank goes to none, or to several, that its pipe reaches", event.span)

@@ -7,8 +7,6 @@ where it is used, that a block has not ended where another reaches into it) is `
 from collections.abc import Iterable
 from typing import assert_never
 
-import numpy as np
-
 from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.mapped.access import Completion
@@ -115,12 +113,9 @@ class Rules:
     def _whole_warps(self, event: Event) -> None:
         """What the lanes of a warp do as one needs all of them."""
         node, warp = event.node, self.points.trace.program.target.warp_size
-        if isinstance(node, Unload | Contract) or (isinstance(node, Combined) and node.lanes > 1):
-            for first in range(0, len(event.who), warp):
-                here = event.who[first : first + warp]
-                if here.any() and not here.all():
-                    self.findings.fault(f"{node.id} is not reached by all lanes of a warp", node.span)
-                    return
+        as_one = isinstance(node, Unload | Contract) or (isinstance(node, Combined) and node.lanes > 1)
+        if as_one and event.who.in_part(warp):
+            self.findings.fault(f"{node.id} is not reached by all lanes of a warp", node.span)
 
     def _barrier(self, node: Barrier, number: int, event: Event) -> None:
         text = sync_text(node)
@@ -131,11 +126,10 @@ class Rules:
         warp = self.points.trace.program.target.warp_size
         if node.scope in (Scope.WARP, Scope.WARPGROUP):
             width = warp if node.scope is Scope.WARP else 4 * warp
-            for first in range(0, len(event.who), width):
-                here = np.zeros_like(event.who)
-                here[first : first + width] = event.who[first : first + width]
-                needed = min(width, len(event.who) - first)
-                self.gates.come((*name, event.block, first), needed, text, number, event, here, node.action)
+            for group, here in enumerate(event.who.groups(width)):
+                needed = min(width, len(event.who) - group * width)
+                if here.any():
+                    self.gates.come((*name, event.block, group), needed, text, number, event, here, node.action)
             return
         members = self._members(node, event) if node.parts else len(event.who)
         if node.scope is Scope.CLUSTER:
@@ -168,7 +162,7 @@ class Rules:
             if isinstance(first, Gather) or not names(first) <= set(event.values):
                 ranks: Iterable[int] = range(len(cluster))
             else:
-                ranks = np.unique(event.value(first)).tolist()
+                ranks = event.met(first)
             for rank in ranks:
                 block = cluster[rank]
                 for thread in self.points.threads(number):

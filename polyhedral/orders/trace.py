@@ -11,14 +11,13 @@ a `Last` the one that comes last in the list.
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from math import prod
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from texpr.grammar.ast import Gather, IndexExpr, Read
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.value import condition_value, index_value
+from texpr.grammar.index.points import Points
+from texpr.grammar.index.value import index_value
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
 from texpr.polyhedral.mapped.between import Await, GridBarrier, Publish, Turn
@@ -29,8 +28,8 @@ from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import every_node
 from texpr.polyhedral.orders.flow import decides
+from texpr.polyhedral.orders.threads import Mask, Value, Values, at, over, span
 
-Mask = NDArray[np.bool_]
 AMONG_BLOCKS = (Turn, Publish, Await, GridBarrier, Last)  # at which blocks of one launch tell one another something
 
 
@@ -56,21 +55,27 @@ class Event:
     who: Mask
     names: Mapping[str, int]
     values: Mapping[str, Any]
+    known: Values
     round: int = 0
     runs: bool = False
 
     @property
     def threads(self) -> int:
         """How many take part."""
-        return int(self.who.sum())
+        return self.who.count
 
     @property
     def span(self) -> Span:
         return self.node.span
 
-    def value(self, expr: IndexExpr) -> NDArray[Any]:
+    def value(self, expr: IndexExpr) -> Sequence[int]:
         """The expression in the threads that take part."""
-        return np.broadcast_to(np.asarray(index_value(expr, self.values)), self.who.shape)[self.who]
+        return at(self.known.of(expr, self.values), self.who)
+
+    def met(self, expr: IndexExpr) -> list[int]:
+        """The values of the expression in the threads that take part, each once, the least first."""
+        value = self.known.of(expr, self.values)
+        return [value] if isinstance(value, int) and self.who.any() else sorted({*at(value, self.who)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class Grid:
 
     @property
     def blocks(self) -> int:
-        return int(np.prod(self.grid))
+        return prod(self.grid)
 
     def cluster_of(self, block: int) -> tuple[int, ...]:
         """The blocks of a block's cluster, by rank."""
@@ -108,6 +113,8 @@ class Trace:
     faults: list[Fault] = field(default_factory=list)
     counts: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)  # of `Last`, by launch
     rounds: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
+    known: list[Values] = field(default_factory=list)  # by launch
+    digits: dict[tuple[int, int], dict[str, Points]] = field(default_factory=dict)  # by launch and first thread
 
 
 def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[str, int]) -> Trace:
@@ -117,6 +124,7 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
         x, y, z = (max(0, int(index_value(g, sizes))) for g in launch.grid)
         grid = Grid((x, y, z), launch.cluster)
         trace.grids.append(grid)
+        trace.known.append(Values(launch.threads))
         blocks = _standing_for_all(launch, grid)
         trace.blocks.append(blocks)
         for block in blocks:
@@ -172,10 +180,10 @@ def _happening(event: Event, buffers: Mapping[str, MappedBuffer], asked: _Asked)
         asked[id(node)] = tuple(_asked_of(node, buffers))
     exprs = (expr for expr, used in asked[id(node)] if used <= event.values.keys())
     values = tuple(
-        value if isinstance(value := index_value(expr, event.values), int) else event.value(expr).tobytes()
+        value if isinstance(value := event.known.of(expr, event.values), int) else tuple(at(value, event.who))
         for expr in exprs
     )
-    return id(node), event.part, event.team.tobytes(), event.who.tobytes(), tuple(event.names.items()), values
+    return id(node), event.part, event.team.bits, event.who.bits, tuple(event.names.items()), values
 
 
 def _asked_of(
@@ -211,25 +219,27 @@ class _Block:
 
     def unroll(self) -> None:
         launch = self.trace.launches[self.launch]
-        everyone = np.ones(launch.threads, dtype=np.bool_)
+        everyone = span(0, launch.threads, launch.threads)
         here = _Here(team=everyone, part="", who=everyone, values=self._digits(launch, everyone), names={})
         self._nodes(launch.body, here)
 
     def _digits(self, launch: Launch, team: Mask) -> dict[str, Any]:
         """Sizes and hardware digits; threads are counted from the first of the team."""
-        grid = self.trace.grids[self.launch]
+        grid, key = self.trace.grids[self.launch], (self.launch, team.first)
+        of_threads = self.trace.digits.get(key, {})
         where = Where(
             axes=grid.place(self.block),
             rank=lambda: grid.cluster_of(self.block).index(self.block),
-            thread=np.arange(launch.threads) - int(np.argmax(team)),
+            thread=None if of_threads else Points(tuple(range(-team.first, launch.threads - team.first))),
             warp_size=self.trace.program.target.warp_size,
         )
-        found: dict[str, Any] = dict(self.trace.sizes)
+        found: dict[str, Any] = {**self.trace.sizes, **of_threads}
         for digit in launch.digits:
             coordinate = PLACES[digit.place].coordinate
-            if coordinate is not None:
+            if coordinate is not None and digit.name not in of_threads:
                 stride, radix = (index_value(e, self.trace.sizes) for e in (digit.stride, digit.radix))
                 found[digit.name] = coordinate(where) // stride % radix
+        self.trace.digits[key] = {name: value for name, value in found.items() if isinstance(value, Points)}
         return found
 
     def _nodes(self, body: Sequence[Node], here: "_Here") -> None:
@@ -238,7 +248,7 @@ class _Block:
                 return
             match node:
                 case Define(index=index, digits=digits, offset=offset):
-                    total = sum((d.weight * here.values[d.name] for d in digits), index_value(offset, here.values))
+                    total = sum((d.weight * here.values[d.name] for d in digits), self._value(offset, here))
                     here = here.having(index, total)
                 case Fresh():
                     pass
@@ -252,7 +262,7 @@ class _Block:
                     here = here.having(index, 0)
                 case _ if isinstance(node, Operator):
                     once = node.unused is Unused.ONCE
-                    self._event(node, replace(here, who=here.first()) if once else here)
+                    self._event(node, here.of(here.first()) if once else here)
                 case Turn(index=index):
                     self._event(node, here)
                     here = replace(here.having(index, self.block), names={**here.names, index: self.block})
@@ -276,14 +286,14 @@ class _Block:
                 who=here.who,
                 names=here.names,
                 values=here.values,
+                known=self.trace.known[self.launch],
             )
         )
 
     def _loop(self, loop: Loop, here: "_Here") -> None:
-        found = index_value(loop.extent, here.values)
-        extent = np.broadcast_to(np.asarray(found), here.who.shape)
-        for turn in range(int(extent[here.who].max(initial=0))):
-            who = here.who if isinstance(found, int) else here.who & (extent > turn)  # mostly one for all threads
+        extent = self._value(loop.extent, here)
+        for turn in range(extent if isinstance(extent, int) else max(at(extent, here.who), default=0)):
+            who = here.who if isinstance(extent, int) else over(extent, turn, here.who)  # mostly one for all threads
             values, names = {**here.values, loop.index: turn}, {**here.names, loop.index: turn}
             self._nodes(loop.body, _Here(here.team, here.part, who, names, values, here.on_data))
 
@@ -293,24 +303,25 @@ class _Block:
             for body in (guard.body, guard.orelse):
                 self._nodes(body, replace(here, who=who, on_data=True))
             return
-        found = condition_value(guard.condition, here.values)
-        if isinstance(found, bool):
-            self._nodes(guard.body if found else guard.orelse, replace(here, who=who))
+        holds = self.trace.known[self.launch].holds(guard.condition, here.values)
+        if isinstance(holds, bool):
+            self._nodes(guard.body if holds else guard.orelse, here.of(who))
             return
-        holds = np.broadcast_to(np.asarray(found), who.shape)
-        self._nodes(guard.body, replace(here, who=who & holds))
-        self._nodes(guard.orelse, replace(here, who=who & ~holds))
+        self._nodes(guard.body, here.of(who & holds))
+        self._nodes(guard.orelse, here.of(who.without(holds)))
 
     def _parts(self, node: Parts, here: "_Here") -> None:
         launch = self.trace.launches[self.launch]
-        first = int(np.argmax(here.team))
+        first = here.team.first
         for part in node.parts:
             threads = part.warps * self.trace.program.target.warp_size
-            team = np.zeros(launch.threads, dtype=np.bool_)
-            team[first : first + threads] = True
+            team = span(first, threads, launch.threads)
             values = {**here.values, **self._digits(launch, team)}
             self._nodes(part.body, replace(here, team=team, part=part.name, who=here.who & team, values=values))
             first += threads
+
+    def _value(self, expr: IndexExpr, here: "_Here") -> Value:
+        return self.trace.known[self.launch].of(expr, here.values)
 
     def _last(self, node: Last, here: "_Here") -> None:
         self._event(node, here)
@@ -342,9 +353,11 @@ class _Here:
 
     def first(self) -> Mask:
         """The first thread of the team, if it is here."""
-        found = np.zeros_like(self.who)
-        found[int(np.argmax(self.team))] = True
-        return found & self.who
+        return self.team.alone() & self.who
+
+    def of(self, who: Mask) -> "_Here":
+        """The same, for some of the threads."""
+        return _Here(self.team, self.part, who, self.names, self.values, self.on_data)
 
 
 def by_block(trace: Trace) -> Iterator[tuple[tuple[int, int], list[int]]]:

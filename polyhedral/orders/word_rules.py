@@ -32,7 +32,7 @@ class WordRules:
         at = () if isinstance(node, Turn) else node.at
         word: Word = (name, tuple(int(event.value(e)[0]) for e in at))
         text = f"last at {word_text(name, at)}" if isinstance(node, Last) else sync_text(node)
-        self.gates.come(("at", id(node), event.launch, event.block), int(event.team.sum()), text, number, event)
+        self.gates.come(("at", id(node), event.launch, event.block), event.team.count, text, number, event)
         self.declared(name, node)
         graph, threads = self.points.graph, self.points.threads(number)
         match node:
