@@ -22,6 +22,7 @@ released this is asked of all its slots, over all loops, whether an order says s
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from texpr.grammar import walk
 from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, Read
@@ -181,14 +182,16 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
     for number, launch in enumerate(every):
         for order in _orders(launch, points.trace.program.buffers):
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
-            begins: dict[tuple[int, int], int | None] = {}  # by source and thread: the sink is one operator
-            for source, sink in _pairs(points, order, number):
-                then = [(b, points.comes(sink, b)) for b in points.threads(sink)]
+            for source, sinks in _pairs(points, order, number):
+                then: dict[
+                    tuple[int, int], int
+                ] = {}  # by block and thread: its first sink, behind which the others are
+                for sink in sinks:
+                    for b in points.threads(sink):
+                        then.setdefault((points.trace.events[sink].block, b), points.comes(sink, b))
                 for a in points.threads(source):
-                    if (source, a) not in begins:
-                        begins[source, a] = _begin(points, order, source, sink, a)
-                    first = begins[source, a]
-                    for b, comes in then:
+                    first = _begin(points, order, source, sinks[0], a)  # they are one operator of one launch
+                    for (_, b), comes in then.items():
                         if order.scope is Scope.WARP and a // warp != b // warp:
                             continue
                         if first is None:
@@ -214,17 +217,37 @@ def _orders(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> tuple[Order,
     return tuple(dict.fromkeys((*launch.orders, *claimed)))
 
 
-def _pairs(points: Points, order: Order, launch: int) -> Iterator[tuple[int, int]]:
-    """The numbers of two events that an order of a launch relates; the source is of no launch that comes later."""
-    events = points.trace.events
-    sinks = points.near(order.sink, order.scope)
+def _pairs(points: Points, order: Order, launch: int, *, exactly: bool = False) -> Iterator[tuple[int, Sequence[int]]]:
+    """The number of an event, and those of all that an order of a launch relates to it, in their order; the source is
+    of no launch that comes later."""
+    events, every = points.trace.events, points.near(order.sink, order.scope)
     for neighbours, sources in points.near(order.source, order.scope).items():
+        sinks = [sink for sink in every.get(neighbours, ()) if events[sink].launch == launch]
+        alike: dict[tuple[str, ...], dict[tuple[int, ...], list[int]]] = {}  # by the values of the loops around both
         for source in sources:
-            for sink in sinks.get(neighbours, ()):
-                if events[source].launch > launch or events[sink].launch != launch:
-                    continue
-                if related(order, events[source], events[sink]) and _reaches(points, order, source, sink):
-                    yield source, sink
+            event = events[source]
+            if not sinks or event.launch > launch or order.carried_by not in (None, *event.names):
+                continue
+            around = tuple(takewhile(lambda name: name != order.carried_by, event.names))
+            if around not in alike:
+                alike[around] = _by_turns(events, sinks, around)
+            same = alike[around].get(tuple(event.names[name] for name in around if name in events[sinks[0]].names), ())
+            found = [
+                sink
+                for sink in same
+                if related(order, event, events[sink], exactly=exactly) and _reaches(points, order, source, sink)
+            ]
+            if found:
+                yield source, found
+
+
+def _by_turns(events: Sequence[Event], sinks: Sequence[int], around: Sequence[str]) -> dict[tuple[int, ...], list[int]]:
+    """The events of one operator by their turns of these loops, of those that are around it."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for sink in sinks:
+        names = events[sink].names
+        found.setdefault(tuple(names[name] for name in around if name in names), []).append(sink)
+    return found
 
 
 def _reaches(points: Points, order: Order, source: int, sink: int) -> bool:
@@ -284,10 +307,10 @@ def _misread(rules: Rules, every: Sequence[Launch]) -> Iterator[Fault]:
         for order in _orders(launch, points.trace.program.buffers):
             if order.buffer not in piped or order.hazard is not Hazard.FLOW:
                 continue
-            for source, sink in _pairs(points, order, number):
-                first, then = points.trace.events[source], points.trace.events[sink]
+            for source, sinks in _pairs(points, order, number, exactly=True):
                 filled = rules.rings.filled.get((order.buffer, source))
-                read = rules.rings.read.get((order.buffer, sink))
-                if related(order, first, then, exactly=True) and filled != read:
-                    message = f"{order.sink} reads turn {read} of the slots of {order.buffer}"
-                    yield Fault(f"{message}, and {order.source} wrote turn {filled}", order.sink_span)
+                for sink in sinks:
+                    read = rules.rings.read.get((order.buffer, sink))
+                    if filled != read:
+                        message = f"{order.sink} reads turn {read} of the slots of {order.buffer}"
+                        yield Fault(f"{message}, and {order.source} wrote turn {filled}", order.sink_span)

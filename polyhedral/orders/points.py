@@ -56,6 +56,7 @@ class Points:
     taking_part: list[list[int]] = field(default_factory=list)  # the standing threads of each event
     places: dict[tuple[int, int], int] = field(default_factory=dict)
     in_turn: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # the events of a standing thread
+    known: dict[tuple[str, Scope], dict[tuple[int, int] | None, list[int]]] = field(default_factory=dict)  # by `near`
 
     def __post_init__(self) -> None:
         for key, numbers in by_block(self.trace):
@@ -101,7 +102,10 @@ class Points:
     def near(self, name: str, scope: Scope) -> dict[tuple[int, int] | None, list[int]]:
         """The events of an operator by what those have in common that are as close as a scope says: nothing in a grid,
         the launch and the first block of a cluster, else the launch and the block."""
-        found: dict[tuple[int, int] | None, list[int]] = {}
+        known = self.known.get((name, scope))
+        if known is not None:
+            return known
+        found = self.known[name, scope] = {}
         for number in self.by_id.get(name, ()):
             event = self.trace.events[number]
             block = event.block

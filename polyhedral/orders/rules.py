@@ -113,8 +113,9 @@ class Rules:
     def _whole_warps(self, event: Event) -> None:
         """What the lanes of a warp do as one needs all of them."""
         node, warp = event.node, self.points.trace.program.target.warp_size
-        as_one = isinstance(node, Unload | Contract) or (isinstance(node, Combined) and node.lanes > 1)
-        if as_one and event.who.in_part(warp):
+        if not isinstance(node, Unload | Contract) and not (isinstance(node, Combined) and node.lanes > 1):
+            return
+        if event.who.in_part(warp):
             self.findings.fault(f"{node.id} is not reached by all lanes of a warp", node.span)
 
     def _barrier(self, node: Barrier, number: int, event: Event) -> None:

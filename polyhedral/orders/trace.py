@@ -115,6 +115,8 @@ class Trace:
     rounds: dict[tuple[int, str, tuple[int, ...]], int] = field(default_factory=dict)
     known: list[Values] = field(default_factory=list)  # by launch
     digits: dict[tuple[int, int], dict[str, Points]] = field(default_factory=dict)  # by launch and first thread
+    asked: dict[int, tuple[tuple[IndexExpr, frozenset[str]], ...]] = field(default_factory=dict)  # by a node's identity
+    happened: dict[int, tuple[Event, Hashable]] = field(default_factory=dict)  # by an event's identity
 
 
 def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[str, int]) -> Trace:
@@ -137,14 +139,13 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
 def _leave_alike(trace: Trace, blocks: Sequence[int]) -> None:
     """Leave out the clusters in which the same happens as in one before, where no order is of blocks of several: what
     is wrong in one of them is wrong in the other."""
-    (launch,), (grid,), buffers = trace.launches, trace.grids, trace.program.buffers
+    (launch,), (grid,) = trace.launches, trace.grids
     orders = (*launch.orders, *(order for node in every_node(launch.body) for order in getattr(node, "orders", ())))
     if any(order.scope is Scope.GRID for order in orders):
         return
     happens: dict[int, list[Hashable]] = {block: [] for block in blocks}
-    asked: _Asked = {}
     for event in trace.events:
-        happens[event.block].append(_happening(event, buffers, asked))
+        happens[event.block].append(_happening(trace, event))
     clusters = dict.fromkeys(grid.cluster_of(block) for block in blocks)
     kinds = {tuple(tuple(happens[block]) for block in cluster): cluster for cluster in reversed(clusters)}
     kept = {block for cluster in kinds.values() for block in cluster}
@@ -158,27 +159,28 @@ def likeness(trace: Trace) -> Hashable | None:
     is by their numbers."""
     if any(isinstance(node, AMONG_BLOCKS) for launch in trace.launches for node in every_node(launch.body)):
         return None
-    buffers = trace.program.buffers
     places = [{block: place for place, block in enumerate(blocks)} for blocks in trace.blocks]
     clusters = tuple(
         tuple(tuple(own.get(other) for other in grid.cluster_of(block)) for block in own)
         for own, grid in zip(places, trace.grids, strict=True)
     )
-    asked: _Asked = {}
-    happens = ((e.launch, places[e.launch][e.block], _happening(e, buffers, asked)) for e in trace.events)
+    happens = ((e.launch, places[e.launch][e.block], _happening(trace, e)) for e in trace.events)
     return clusters, tuple(happens)
 
 
-_Asked = dict[int, tuple[tuple[IndexExpr, frozenset[str]], ...]]
-"""By the identity of a node: the expressions of which a rule asks the values, with the names in them."""
-
-
-def _happening(event: Event, buffers: Mapping[str, MappedBuffer], asked: _Asked) -> Hashable:
+def _happening(trace: Trace, event: Event) -> Hashable:
     """All of an event that a rule asks of, but its block's number: of its values those of a rank, or of a box."""
+    found = trace.happened.get(id(event))
+    if found is None:
+        found = trace.happened[id(event)] = (event, _what_happens(trace, event))
+    return found[1]
+
+
+def _what_happens(trace: Trace, event: Event) -> Hashable:
     node = event.node
-    if id(node) not in asked:
-        asked[id(node)] = tuple(_asked_of(node, buffers))
-    exprs = (expr for expr, used in asked[id(node)] if used <= event.values.keys())
+    if id(node) not in trace.asked:
+        trace.asked[id(node)] = tuple(_asked_of(node, trace.program.buffers))
+    exprs = (expr for expr, used in trace.asked[id(node)] if used <= event.values.keys())
     values = tuple(
         value if isinstance(value := event.known.of(expr, event.values), int) else tuple(at(value, event.who))
         for expr in exprs
@@ -189,6 +191,7 @@ def _happening(event: Event, buffers: Mapping[str, MappedBuffer], asked: _Asked)
 def _asked_of(
     node: Sync | Last | Operator, buffers: Mapping[str, MappedBuffer]
 ) -> Iterator[tuple[IndexExpr, frozenset[str]]]:
+    """The expressions of which a rule asks the values, with the names in them."""
     asked: list[IndexExpr | Gather] = []
     if isinstance(node, Operator):
         elements = (*((read.buffer, read.subscripts) for read in node.reads), *node.writes)
