@@ -48,7 +48,14 @@ def test_values_and_conditions_are_those_of_each_thread() -> None:
     quotient = IndexBinary(op=IndexOp.DIV, left=product, right=IndexBinary(op=IndexOp.SUB, left=k, right=lane))
     less = Compare(op=CompareOp.LT, left=quotient, right=IndexConst(value=3))
     alike = Compare(op=CompareOp.EQ, left=k, right=IndexConst(value=2))
-    conditions: list[Condition] = [less, alike, And(parts=(less, alike)), Or(parts=(less, alike)), Not(part=less), Not(part=alike)]
+    conditions: list[Condition] = [
+        less,
+        alike,
+        And(parts=(less, alike)),
+        Or(parts=(less, alike)),
+        Not(part=less),
+        Not(part=alike),
+    ]
     lanes, known = Points(tuple(t % 32 for t in range(THREADS))), Values(THREADS)
     for turn in (0, 1, 2, 5, 2, 0):  # some twice: what is known is the same
         values = {"lane": lanes, "k": turn}
