@@ -8,7 +8,7 @@ from dataclasses import fields
 from operator import is_
 from typing import Any, TypeVar, cast
 
-from texpr.grammar.ast import Node, operands, parts_of
+from texpr.grammar.ast import IndexBinary, Node, operands, parts_of
 
 T = TypeVar("T")
 N = TypeVar("N", bound=Node)
@@ -35,9 +35,11 @@ def fold(root: N, value: Callable[[Any, list[T]], T], into: Callable[[Any], bool
             values = done[-count:]
             del done[-count:]
             done.append(value(node, values))
-            continue
-        inside = operands(item) if into is None or into(item) else ()
-        if inside:
+        elif into is not None and not into(item):
+            done.append(value(item, []))
+        elif type(item) is IndexBinary:  # most nodes are index expressions
+            work += ((item, 2), item.right, item.left)
+        elif inside := operands(item):
             work.append((item, len(inside)))
             work += inside[::-1]
         else:
