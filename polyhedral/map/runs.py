@@ -161,14 +161,15 @@ def each_of(
     body: tuple[Node, ...],
     digits: tuple[str, ...],
     spare: Collection[str] = (),
+    seen: Collection[str] = (),
 ) -> Loop:
     """The body for every iteration of a run, on registers in place of what is moved. What is no iteration may write
-    `spare` registers: it leaves there what nobody sees."""
+    `spare` registers, for nobody sees what it leaves there; others read those that are `seen`, where they lie alike."""
     inside = _inside(draft, run)
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
     body = body if run.line else _quotients_of_first(run, body)
-    if inside is not None and not is_harmless(draft, run, body, {*registers.values(), *spare}):
+    if inside is not None and not is_harmless(draft, run, body, {*registers.values(), *spare}, seen):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
@@ -238,15 +239,17 @@ def _whole_runs(draft: Draft, run: Run, beyond: int = 0) -> int:
     return rounds_inside(draft.kernel, run.extent, run.line.covered, beyond) if run.line else 0
 
 
-def is_harmless(draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str]) -> bool:
-    """Whether nobody sees what the body does for what is no iteration: it touches the run's own registers, and `spare`
-    ones, and reads nothing of memory at a place that moves with it."""
+def is_harmless(
+    draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str], seen: Collection[str] = ()
+) -> bool:
+    """Whether nobody sees what the body does for what is no iteration: it touches `spare` registers, and the run's own,
+    but for those that are `seen`, and reads nothing of memory at a place that moves with it."""
     own = {node.buffer for node in of_kind(body, Fresh)}.union(spare)
     for leaf in (node.leaf for node in of_kind(body, Generic)):
         if not isinstance(leaf, Bind | Accumulate) or draft.buffers[leaf.buffer].memory is not Memory.REG:
             return False
-        alone = leaf.buffer in own or leaf.subscripts == (IndexVar(name=run.vector.name),)
-        if not alone or (isinstance(leaf, Accumulate) and leaf.buffer not in spare):
+        here = leaf.subscripts == (IndexVar(name=run.vector.name),) and leaf.buffer not in seen
+        if not (leaf.buffer in own or here) or (isinstance(leaf, Accumulate) and leaf.buffer not in spare):
             return False
         for read in read_accesses(leaf):
             moves = run.index in subscript_names(read.subscripts) or subscript_reads(read.subscripts)

@@ -260,10 +260,11 @@ class Tiles:
     def _each(
         self, turn: _Turn, nodes: tuple[Node, ...], moved: Sequence[Wide], spare: Collection[str]
     ) -> tuple[Node, ...]:
-        """The nodes for each iteration of a round."""
+        """The nodes for each iteration of a round; what folds take of the others is not theirs to write."""
         if turn.run is None:
             return nodes
-        return (each_of(self.draft, turn.run, moved, self.registers, nodes, self.team.own, spare),)
+        seen = {fold.terms for fold in self.folds if fold.terms not in spare}
+        return (each_of(self.draft, turn.run, moved, self.registers, nodes, self.team.own, spare, seen),)
 
     # ---- the parts of a tile ----
 

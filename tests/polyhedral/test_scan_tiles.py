@@ -1,5 +1,6 @@
 """Tiles of scans: how wide they are, and that the next one is loaded while one is folded where it may be so early."""
 
+import numpy as np
 import pytest
 from stages import mapped
 from test_scanned import INCLUSIVE, choice, narrowed, of, results, same
@@ -7,6 +8,7 @@ from test_scanned import INCLUSIVE, choice, narrowed, of, results, same
 from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.show import show
+from texpr.polyhedral.simulate.stage import simulate
 
 EARLY = {
     "inclusive": of(INCLUSIVE),
@@ -51,3 +53,15 @@ def test_tiles_of_ragged_columns_are_as_wide_in_bytes(dtype: str, across: int) -
     found = choice(mapped(text, M=32749, N=4093))
     assert isinstance(found, Scanned) and found.look_back
     assert (found.deal, found.threads) == ((("j", across),), 256)
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_what_lies_before_a_row_in_its_first_chunk_is_no_term(ahead: int) -> None:
+    """Zeros come in its place, which are none of the least of positive numbers."""
+    text = """kernel k(X: i32[M, N], Y: i32[M, N]) where N >= 1 {
+        par M i { new s: i32; s = 9; seq N j { s min= X[i, j]; Y[i, j] = s } }
+    }"""
+    program = narrowed(text, {}, ahead=ahead, threads=32, look_back=False)
+    values = {"X": np.array([[5, 4], [3, 2], [7, 8]], np.int32), "Y": np.zeros((3, 2), np.int32)}
+    got = simulate(program, values, sizes={"M": 3, "N": 2})
+    np.testing.assert_array_equal(got["Y"], np.minimum.accumulate(values["X"], axis=1))
