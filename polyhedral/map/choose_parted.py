@@ -18,7 +18,7 @@ from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.by_columns import ends_columns
-from texpr.polyhedral.map.choose_beside import rows_beside
+from texpr.polyhedral.map.choose_beside import products_beside, rows_beside
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
@@ -103,9 +103,12 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     rows = prod(sizes)
     few = rows * ENOUGH <= problem.target.multiprocessors * problem.target.resident_threads
     if lane is None:
-        if not streams or (rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))):
+        usual = _along(problem, nest, found, turns)
+        apart = rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))
+        product = products_beside(problem, nest, sizes, found, usual)
+        if product is None and (not streams or apart):
             return None
-        choice = rows_beside(problem, nest, sizes, found, _along(problem, nest, found, turns), turns)
+        choice = product or rows_beside(problem, nest, sizes, found, usual, turns)
     else:
         if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
@@ -113,9 +116,8 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     each_has = [_own(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
     blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
     resident = problem.target.multiprocessors * choice.resident
-    each = resident // max(1, blocks)
-    if region.saved:  # a condition on data stands around the launch, and blocks are counted outside any
-        each = 1
+    # where a condition on data stands around the launch, blocks are counted outside any
+    each = 1 if region.saved else resident // max(1, blocks)
     return replace(choice, blocks=blocks_of(problem, found, ranges, choice, each), memory=memory)
 
 

@@ -32,6 +32,7 @@ from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.product_work import product_work
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.requests import Request, Runs, blocks_of, lanes_of
+from texpr.polyhedral.map.rows_beside import of_all_rows
 from texpr.polyhedral.map.scan_lines import scan_origins
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import scans
@@ -321,7 +322,7 @@ def _shared_out(
         times *= -(-size // (covered // choice.ahead)) if index == over else size
     times *= -(-choice.threads // problem.target.warp_size)
     lanes = lanes_of(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.widths)
-    reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
+    reads = of_all_rows(choice, problem.accesses(one.body, known, without=declared(nest.body), weight=times))
     runs = Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
     return parts, runs.requests(reads, lanes)
 

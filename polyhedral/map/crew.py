@@ -29,6 +29,7 @@ from texpr.grammar.index.expr import (
     ceildiv,
     const,
     minimum,
+    multiply,
     names,
     subtract,
 )
@@ -115,16 +116,16 @@ class Stand:
     nodes: tuple[Node, ...]
 
 
-def cut_of(problem: Problem, par: Par | None, width: int) -> IndexExpr | None:
+def cut_of(problem: Problem, par: Par, width: int) -> IndexExpr | None:
     """Where an index of which threads take so many neighbours ends inside those of a thread; None where it does not."""
-    whole = par is None or linear(par.extent).is_multiple(width, problem.divisors)
-    return None if par is None or whole else par.extent
+    return None if linear(par.extent).is_multiple(width, problem.divisors) else par.extent
 
 
 class Crew:
     """What the parts of a launch in the making share. `team` threads share an element, `own` are the digits of a thread
-    in the band and in its team; of the index `along`, if any, a thread has `width` neighbours, from the value of the
-    name in `firsts` on, and the last ones end at `cut` where that is no multiple. Where they are counted from chunks of
+    in the band and in its team; of the index `along`, if any, or of two that are `taken`, a thread has `width`
+    neighbours, from the values of the names in `firsts` on, and the last ones end at `cut` where that is no multiple.
+    Where they are counted from chunks of
     the `origin`, the first of a team lies `lead` elements before a block's first one; what its threads read ends where
     its last one does, before `strip_end`. `part`, one of `parts`, numbers
     the blocks that share the elements of one, at `tile` among `tiles`: who deals blocks to the grid says where these
@@ -137,9 +138,9 @@ class Crew:
         self.warp = draft.target.warp_size
         self.team = team_of(choice)
         self.elements = choice.threads // self.team
-        self.along = next((p for p in self.nest.pars if p.index in choice.taken), None)
-        self.width = choice.taken[self.along.index] if self.along is not None else 1
-        self.cut = cut_of(draft.problem, self.along, self.width)
+        self.taken = tuple(p for p in self.nest.pars if p.index in choice.taken)
+        self.along = self.taken[0] if self.taken else None
+        self.width = prod(choice.taken[par.index] for par in self.taken)
         self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
         fresh = draft.names.fresh
         self.lead = fresh("lead") if self.origin is not None else ""
@@ -162,6 +163,16 @@ class Crew:
         row: dict[str, IndexExpr] = {loop.index: ZERO for r in self.work.reductions for loop in r.loops}
         row |= {r.over.index: IndexVar(name=member) for r in self.work.reductions}
         return lead_of(self.draft.problem, name, self.origin, self.along.index, ACCESS_BYTES, row)
+
+    @property
+    def cut(self) -> IndexExpr | None:
+        """Where the neighbours along end."""
+        return self.cut_of(self.along.index) if self.along is not None else None
+
+    def cut_of(self, index: str) -> IndexExpr | None:
+        """Where an index of which threads take neighbours ends inside those of a thread; None where it does not."""
+        par = next(par for par in self.taken if par.index == index)
+        return cut_of(self.draft.problem, par, self.choice.taken[index])
 
     @property
     def covered(self) -> dict[str, int]:
@@ -205,18 +216,24 @@ class Crew:
 
     def of_each(self, element: str, nodes: Sequence[Node]) -> tuple[Node, ...]:
         """The nodes for each of a thread's neighbours, by their number: those that are iterations of the band."""
-        if self.along is None:
-            return tuple(nodes)
-        digit = Digit(
-            name=element, index=self.along.index, weight=1, radix=const(self.width), stride=ONE, place=Place.VECTOR
-        )
-        self.draft.digits.append(digit)
-        body, span = tuple(nodes), self.along.span
-        if self.cut is not None:
-            there = Compare(op=CompareOp.LT, left=IndexVar(name=self.along.index), right=self.cut)
-            body = (Guard(condition=there, body=body, padding=True, span=span),)
-        define = Define(index=self.along.index, digits=(digit,), offset=IndexVar(name=self.firsts[self.along.index]))
-        return (Loop(index=element, extent=digit.radix, body=(define, *body), digit=digit, unroll=True, span=span),)
+        body: tuple[Node, ...] = tuple(nodes)
+        number: IndexExpr = ZERO
+        names_ = [element if len(self.taken) == 1 else self.draft.names.fresh(element) for _ in self.taken]
+        for par, name in zip(self.taken, names_, strict=True):
+            number = add(multiply(number, const(self.choice.taken[par.index])), IndexVar(name=name))
+        if len(self.taken) > 1:
+            body = (Define(index=element, digits=(), offset=number), *body)
+        for par, name in reversed(list(zip(self.taken, names_, strict=True))):
+            radix, cut = const(self.choice.taken[par.index]), self.cut_of(par.index)
+            digit = Digit(name=name, index=par.index, weight=1, radix=radix, stride=ONE, place=Place.VECTOR)
+            self.draft.digits.append(digit)
+            if cut is not None:
+                there = Compare(op=CompareOp.LT, left=IndexVar(name=par.index), right=cut)
+                body = (Guard(condition=there, body=body, padding=True, span=par.span),)
+            define = Define(index=par.index, digits=(digit,), offset=IndexVar(name=self.firsts[par.index]))
+            body = (define, *body)
+            body = (Loop(index=name, extent=radix, body=body, digit=digit, unroll=True, span=par.span),)
+        return body
 
     def is_long(self, update: Update) -> bool:
         return update.id in self.draft.long

@@ -19,7 +19,8 @@ from texpr.polyhedral.map.widths import reads_alone
 from texpr.polyhedral.map.work import Work, work
 from texpr.polyhedral.mapped.candidate import Parted
 
-MOST_ROWS = 16  # of a thread, whose registers have the runs of all
+MOST_ROWS = 16  # of a thread along one index, whose registers have the runs of all
+MOST_SUMS = 64  # of a thread with rows of two indices
 
 
 def parted_fault(problem: Problem, nest: Nest, choice: Parted) -> str | None:
@@ -88,15 +89,19 @@ def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
     if not choice.patch:
         return
     several = [par for par in nest.pars if par.index in choice.patch]
-    if len(several) != 1 or len(choice.patch) > 1 or not 2 <= max(choice.patch.values()) <= MOST_ROWS:
-        yield f"`patch` has {listed(choice.patch)}, not 2 to {MOST_ROWS} of one of {listed(nest.indices)}"
+    counts = choice.patch.values()
+    if len(several) != len(choice.patch) or len(several) > 2 or min(counts) < 2 or max(counts) > MOST_ROWS:
+        yield f"`patch` has {listed(choice.patch)}, not 2 to {MOST_ROWS} of one or two of {listed(nest.indices)}"
         return
+    if prod(counts) > MOST_SUMS:
+        yield f"`patch`: a thread has at most {MOST_SUMS} rows of two indices"
     over = {one.over.index for one in found.reductions}
     if choice.deal or choice.lines or choice.widths.keys() != over or found.first:
         yield "`patch`: the runs of a thread lie along the reductions, which all threads share"
     extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
-    if any(several[0].index in names(extent) for extent in extents):
-        yield f"`patch`: an extent depends on {several[0].index}"
+    for par in several:
+        if any(par.index in names(extent) for extent in extents):
+            yield f"`patch`: an extent depends on {par.index}"
 
 
 def _slots(choice: Parted, nest: Nest, warp: int) -> int:

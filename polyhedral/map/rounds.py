@@ -68,11 +68,11 @@ class Rounds:
         self.choice = crew.choice if ahead is None else replace(crew.choice, ahead=ahead)
         fresh, over = self.draft.names.fresh, reduction.over
         self.first = fresh(f"{stem(over.index)}_first")
-        rows = crew.along if crew.along is not None and takes_rows(crew, self.choice) else None
-        self.along = (over if rows is not None else crew.along or over).index
+        rows = crew.taken if takes_rows(crew, self.choice) else ()
+        self.along = (over if rows else crew.along or over).index
         self.width = self.choice.widths.get(self.along, 1)
-        row = self._digit(rows.index, "row", 1, crew.width, Place.VECTOR) if rows is not None else None
-        self.rows = RowsBeside(crew, row) if row is not None else None
+        own = (self._digit(par.index, "row", 1, self.choice.patch[par.index], Place.VECTOR) for par in rows)
+        self.rows = RowsBeside(crew, tuple(digit for digit in own if digit is not None)) if rows else None
         self.step = crew.team * self.choice.widths.get(over.index, 1)
         self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
         self.vector = self._digit(self.along, "vector", 1, self.width, Place.VECTOR)
@@ -179,8 +179,9 @@ class Rounds:
 
     def change(self) -> Change:
         """How a statement is run: its updates go to registers, those of the neighbour at hand."""
-        neighbour = self.vector if self.rows is None else self.rows.digit
-        here = (IndexVar(name=neighbour.name),) if self.crew.along is not None and neighbour else ()
+        vector = self.vector if self.crew.along is not None else None
+        here: tuple[IndexExpr, ...] = () if vector is None else (IndexVar(name=vector.name),)
+        here = here if self.rows is None else (self.rows.number,)
         return self.crew.into(self.parts, self.reduction.updates, here)
 
     def _loads(
@@ -203,7 +204,7 @@ class Rounds:
             of_run = self.along == over.index
             there = at(one.element[1], over.index, add(last, behind) if of_run else last)
             if self.rows is not None:
-                there = at(there, self.rows.digit.index, self.rows.last)
+                there = self.rows.there(there, self.rows.last)
             elif not of_run:
                 there = at(there, self.along, add(IndexVar(name=crew.firsts[self.along]), behind))
             inside = chunks_inside(self.draft.problem, one, there)
@@ -339,12 +340,12 @@ class Rounds:
         here: IndexExpr = IndexVar(name=self.vector.name)
         if self.round is not None:
             here = add(multiply(const(self.width), IndexVar(name=self.round.name)), here)
-        if self.rows is not None and self.rows.has(element):
-            here = self.rows.place(self.width * self.choice.ahead, IndexVar(name=self.rows.digit.name), here)
+        if self.rows is not None:
+            here = self.rows.place(self.width * self.choice.ahead, element, self.rows.at_hand, here)
         return here
 
     def _register(self, wide: Wide) -> str:
-        rows = self.crew.width if self.rows is not None and self.rows.has(wide.element) else 1
+        rows = self.rows.count(wide.element) if self.rows is not None else 1
         layout = row_major((const(rows * self.width * self.choice.ahead),))
         reason = f"neighbouring elements of {wide.element[0]}, moved {wide.width} at a time"
         return self.draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
@@ -368,11 +369,11 @@ class Rounds:
         if not of_run:
             there = at(there, self.along, add(IndexVar(name=self.crew.firsts[self.along]), here))
         in_register = add(multiply(const(self.width), IndexVar(name=q)), here) if self.choice.ahead > 1 else here
-        if self.rows is not None and self.rows.has(wide.element):
-            r = fresh(f"{stem(self.rows.digit.index)}_beside")
-            box.insert(0, (r, const(self.crew.width)))
-            there = at(there, self.rows.digit.index, self.rows.at(IndexVar(name=r)))
-            in_register = self.rows.place(self.width * self.choice.ahead, IndexVar(name=r), in_register)
+        if self.rows is not None:
+            own, numbers = self.rows.loops(wide.element)
+            box = [*own, *box]
+            there = self.rows.there(there, numbers)
+            in_register = self.rows.place(self.width * self.choice.ahead, wide.element, numbers, in_register)
         left = subtract(over.extent, first)
         end = subtract(left, start) if of_run else multiply(const(wide.width), left)
         whole = not of_run or self._ends_whole(over, self.width)

@@ -6,57 +6,109 @@
     copy X_run[e] = X[j_first + e] for e < 8
     for i_row < 4, j_vector < 8: Y_part[i_row] += A_run[8*i_row + j_vector] * X_run[j_vector]
 
-What no row has of its own is loaded once for all of them.
+What no row has of its own is loaded once for all of them. Rows may be of two indices, of which each is that of another
+array: then a thread has all sums of some rows of both.
+
+    par 8 m, N n { Y[m, n] = sum K k { X[m, k] * W[n, k] } }      Y_part[4*m_row + n_row], of 8 rows m and 4 rows n
 """
 
-from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar
-from texpr.grammar.index.expr import ONE, add, const, minimum, multiply, subtract
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import prod
+
+from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, Subscript
+from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.crew import Crew
-from texpr.polyhedral.map.vectors import Element
+from texpr.polyhedral.map.objective import WeightedAccess
+from texpr.polyhedral.map.vectors import Element, at
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+from texpr.polyhedral.mapped.views import Box
+from texpr.polyhedral.names import stem
 from texpr.polyhedral.walk import subscript_names
 
 
 def takes_rows(crew: Crew, choice: Parted) -> bool:
     """Whether a thread has neighbours that are rows, and none along its runs."""
-    return crew.along is not None and crew.along.index in choice.patch
+    return any(par.index in choice.patch for par in crew.taken)
+
+
+def of_all_rows(choice: Parted, accesses: Iterable[WeightedAccess]) -> list[WeightedAccess]:
+    """Accesses of a thread, as often as its rows have elements of their own there."""
+    return [
+        replace(access, weight=access.weight * prod(n for index, n in choice.patch.items() if index in has))
+        for access in accesses
+        for has in (subscript_names(access.subscripts),)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class RowsBeside:
-    """The rows of a thread, by the digit of the one at hand."""
+    """The rows of a thread, by the digits of the one at hand: one for each index that rows are of."""
 
     crew: Crew
-    digit: Digit
+    digits: tuple[Digit, ...]
 
-    def has(self, element: Element) -> bool:
-        """Whether each row has another element."""
-        return self.digit.index in subscript_names(element[1])
+    def of(self, element: Element) -> tuple[Digit, ...]:
+        """The digits of those indices of which each row has another element."""
+        return tuple(d for d in self.digits if d.index in subscript_names(element[1]))
 
-    def at(self, number: IndexExpr) -> IndexExpr:
-        """The iteration of the row of this number: of those that there are not the last one that there is, whose
-        elements nobody adds again."""
-        row = add(IndexVar(name=self.crew.firsts[self.digit.index]), number)
-        return row if self.crew.cut is None else minimum(row, subtract(self.crew.cut, ONE))
+    def count(self, element: Element) -> int:
+        """How many elements all rows have."""
+        return prod(constant_value(digit.radix) or 1 for digit in self.of(element))
+
+    def loops(self, element: Element) -> tuple[Box, Mapping[str, IndexExpr]]:
+        """Loops over the rows that have another element each, and the numbers of the row at hand in them."""
+        names = [(digit, self.crew.draft.names.fresh(f"{stem(digit.index)}_beside")) for digit in self.of(element)]
+        numbers = {digit.index: IndexVar(name=name) for digit, name in names}
+        return tuple((name, digit.radix) for digit, name in names), numbers
+
+    def there(self, subscripts: tuple[Subscript, ...], numbers: Mapping[str, IndexExpr]) -> tuple[Subscript, ...]:
+        """Subscripts in the rows of these numbers, by their index: of those that there are not the last one that there
+        is, whose elements nobody adds again."""
+        for index, number in numbers.items():
+            row, cut = add(IndexVar(name=self.crew.firsts[index]), number), self.crew.cut_of(index)
+            subscripts = at(subscripts, index, row if cut is None else minimum(row, subtract(cut, ONE)))
+        return subscripts
 
     @property
-    def last(self) -> IndexExpr:
-        """That of the last one."""
-        return self.at(const(self.crew.width - 1))
+    def last(self) -> Mapping[str, IndexExpr]:
+        """The numbers of the last row."""
+        return {digit.index: subtract(digit.radix, ONE) for digit in self.digits}
 
-    def place(self, run: int, number: IndexExpr, here: IndexExpr) -> IndexExpr:
-        """Where a row of this number has an element of its registers, of which each row has a `run`."""
-        return add(multiply(const(run), number), here)
+    @property
+    def number(self) -> IndexExpr:
+        """That of the row at hand, among all."""
+        return _number(self.digits, self.at_hand)
+
+    def place(self, run: int, element: Element, numbers: Mapping[str, IndexExpr], here: IndexExpr) -> IndexExpr:
+        """Where rows of these numbers have an element of their registers, of which each row has a `run`."""
+        return add(multiply(const(run), _number(self.of(element), numbers)), here)
+
+    @property
+    def at_hand(self) -> Mapping[str, IndexExpr]:
+        """The numbers of the row at hand."""
+        return {digit.index: IndexVar(name=digit.name) for digit in self.digits}
 
     def each(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         """The nodes for every row that there is."""
-        crew, digit = self.crew, self.digit
-        if crew.cut is not None:
-            there = Compare(op=CompareOp.LT, left=IndexVar(name=digit.index), right=crew.cut)
-            nodes = (Guard(condition=there, body=nodes, padding=True, span=crew.span),)
-        define = Define(index=digit.index, digits=(digit,), offset=IndexVar(name=crew.firsts[digit.index]))
-        body = (define, *nodes)
-        return (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=crew.span),)
+        crew = self.crew
+        for digit in reversed(self.digits):
+            cut = crew.cut_of(digit.index)
+            if cut is not None:
+                there = Compare(op=CompareOp.LT, left=IndexVar(name=digit.index), right=cut)
+                nodes = (Guard(condition=there, body=nodes, padding=True, span=crew.span),)
+            define = Define(index=digit.index, digits=(digit,), offset=IndexVar(name=crew.firsts[digit.index]))
+            body = (define, *nodes)
+            nodes = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=crew.span),)
+        return nodes
+
+
+def _number(digits: tuple[Digit, ...], numbers: Mapping[str, IndexExpr]) -> IndexExpr:
+    """The number of a row among those of these digits, the last one the fastest."""
+    found: IndexExpr = ZERO
+    for digit in digits:
+        found = add(multiply(found, digit.radix), numbers[digit.index])
+    return found

@@ -182,8 +182,8 @@ class Parted:
     flat band, of one index of the band or of the reductions. `lines`: neighbours of the band are counted from where
     what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
     A block ends a `strip` of so many of them (0: all but the last chunk that its threads read). `patch`: beside runs
-    along reductions, a thread takes so many neighbouring iterations of an index of the band, and loads once what they
-    read.
+    along reductions, a thread takes so many neighbouring iterations of one or two indices of the band, and loads once
+    what they read.
     """
 
     threads: int

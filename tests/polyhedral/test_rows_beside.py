@@ -107,7 +107,7 @@ def test_rows_are_beside_one_another_where_all_read_a_long_vector() -> None:
     [
         ({"patch": {"i": 1}}, "`patch` has i, not 2 to 16"),
         ({"patch": {"i": 17}}, "`patch` has i, not 2 to 16"),
-        ({"patch": {"k": 4}}, "`patch` has k, not 2 to 16 of one of i"),
+        ({"patch": {"k": 4}}, "`patch` has k, not 2 to 16 of one or two of i"),
         ({"widths": {}}, "`patch`: the runs of a thread lie along the reductions"),
         ({"deal": (("i", 2),)}, "`patch`: the runs of a thread lie along the reductions"),
     ],
