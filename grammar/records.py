@@ -146,7 +146,10 @@ def _hash(home: type) -> str:
 
 @recursive_repr()
 def _shown(self: Any) -> str:
-    parts = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+    parts: list[str] = []
+    for each in fields(self):  # in this frame: a deep tree takes two of Python's for each of its nodes, and not three
+        if each.repr:
+            parts.append(f"{each.name}={getattr(self, each.name)!r}")
     return f"{type(self).__qualname__}({', '.join(parts)})"
 
 
