@@ -64,6 +64,7 @@ DEEP_STAGES = {1: 8, 2: 6}
 FINISH_US, READ_US = 0.22, 4.0  # an operation around AREA sums by two warpgroups; reading an array of as many elements
 AWAY_US, ALONE, READ_ALONE_US = 7.0, 3.5, 8.5  # the way back by one of them beside products, such operations, and reads
 REST_US, LEAST_GAIN = 1.0, 1.03  # to begin with a launch of the rest, and what it is to be worth
+MOST_WAVES, BEST_RATE = 4, 0.93  # of tiles before it: behind more there is less to gain; and the rate of the best tiles
 BESIDE, TURN_US = 0.7, 0.15  # how much of operations is not hidden; and until the other warpgroup multiplies
 PORTIONS = ((112, 1.14), (64, 1.35), (0, 1.06))  # what adding portions of more columns costs, of sums of f8,
 PIECES = 1.22  # and what those of a window do
@@ -178,10 +179,16 @@ def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_u
     one launch does."""
     extents = (*product.extents, *(par.extent for par in product.others))
     asked = any(True for _ in asked_stages(product.one.reduction.loops))
-    if not (_is_plain(product) and product.boxed and all(constant_value(extent) for extent in extents)) or asked:
+    known = product.boxed and all(constant_value(extent) for extent in extents)
+    if not (_is_plain(product) and known) or asked or product.epilogue.over:
         return None
-    rows, columns, _ = product.sizes(problem)
+    rows, columns, depth = product.sizes(problem)
     others = prod(problem.representative(par.extent, {}) for par in product.others)
+    row_us = others * columns * product.sums * depth * product.dtype.size_bytes * CYCLE_US
+    row_us /= PRODUCT_BYTES * problem.target.multiprocessors * BEST_RATE
+    worth_us = alone_us / LEAST_GAIN - REST_US
+    if rows * row_us + 2 * TILE_US > worth_us:
+        return None
     tiles = [tile for own, tile in _tiles(problem, region, product) if own is product]
     shared = [tile for tile in SPLIT if tile.columns * product.sums <= MOST_COLUMNS]
 
@@ -196,13 +203,14 @@ def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_u
     found: list[tuple[float, Tile, int]] = []
     for tile in (tile for tile in tiles if tile.split == 1):
         each, at_once = -(-columns // tile.columns) * others, _at_once(problem, tile)
-        for waves in range(1, _clusters(problem, product, tile) // at_once + 1):
+        whole = _clusters(problem, product, tile) // at_once
+        for waves in range(1, whole + 1 if whole <= MOST_WAVES else 0):
             begin = waves * at_once // each * tile.rows * tile.cluster
-            first_us = _time_us(problem, product, tile, begin)[0] if 0 < begin < rows else alone_us
-            if first_us < alone_us:
-                found.append((first_us + behind(begin)[0] + REST_US, tile, begin))
+            left_us = (rows - begin) * row_us + TILE_US
+            if 0 < begin < rows and (first_us := _time_us(problem, product, tile, begin)[0]) + left_us < worth_us:
+                found.append((first_us + behind(begin)[0], tile, begin))
     for taken, tile, begin in sorted(found, key=lambda one: one[0]):
-        if taken * LEAST_GAIN > alone_us:
+        if taken > worth_us:
             return None
         rest = replace(_choice(problem, region, product, behind(begin)[1], rows - begin), begin=begin)
         choice = replace(_choice(problem, region, product, tile, begin), rest=rest)
