@@ -18,6 +18,7 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, place, source_line
+from texpr.codegen.cuda.shifted import loads_shifted, shifted_call
 from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
@@ -269,6 +270,11 @@ class _Body:
 
     def _wide(self, copy: Copy) -> None:
         """The calls that move vectors; what they bring is shifted and filled in when all loads are on their way."""
+        if loads_shifted(copy, self.access):
+            self.out.line(shifted_call(copy, self.access), at=copy.span)
+            if needs_fill(copy):
+                self._each_vector(copy, fill_call)
+            return
         row, name = chunk_row(copy), ""
         if row:
             name = self.frame.names.new(f"{copy.target.buffer}_chunks")

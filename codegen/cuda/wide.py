@@ -47,7 +47,7 @@ MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
 PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once
-HEADER = "texpr/registers.cuh"
+HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
 
 
 # ---- copies ----
@@ -56,29 +56,30 @@ HEADER = "texpr/registers.cuh"
 def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     """The call that moves the elements of a copy's only index, into the row of `chunks` where it has one. Raises E0502
     for what no access moves."""
-    inside, view, held = _sides(copy, access)
-    count = _count(copy, view, access)
+    inside, view, held = sides(copy, access)
+    count = access_count(copy, view, access)
     if copy.access is Access.FUNNEL and not inside:
-        raise _refused(copy, "writes at any address; only loads may be shifted")
+        raise refused(copy, "writes at any address; only loads may be shifted")
     if inside and copy.within is not None and copy.within.other is None:
-        raise _refused(copy, "fills registers and does not say what becomes of those that are not wanted")
+        raise refused(copy, "fills registers and does not say what becomes of those that are not wanted")
     layout = access.tensors[view.buffer].layout
     mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
     own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=inside)
     plain = copy.cache is Cache.PLAIN or (copy.cache is Cache.READ_ONLY and not access.frame.stays(view.buffer))
     hint = "" if plain else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
-    wanted = _wanted(copy, count, access)
+    wanted = wanted_elements(copy, count, access)
     if not inside:
         same = held.dtype == view.dtype
         vector = f"take<{count}>" if same else f"rounded<{value_type(view.dtype)}, {count}>"
-        given = _listed(own, where, f"tx::{vector}({register}, {number})", wanted)
-        return f"tx::store{'_wanted' if wanted else ''}{f'<{hint}>' if hint else ''}({given});"
+        given = listed(own, where, f"tx::{vector}({register}, {number})", wanted)
+        which = "_shifted" if copy.access is Access.SHIFTED else "_wanted" if wanted else ""
+        return f"tx::store{which}{f'<{hint}>' if hint else ''}({given});"
     xor = None if mixed else layout.xor
     place = "" if xor is None else f"tx::Swizzled<{xor.bits}, {xor.base}, {xor.shift}>"
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
-        raise _refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
+        raise refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
     cut = mixed and not exact and not (copy.within is not None and (copy.within.together or copy.within.inside))
     outside = cut and _may_leave(view, count, access)  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
@@ -87,8 +88,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     which = "" if not wanted else "_inside" if outside or (exact and lined) else "_exactly" if exact else "_wanted"
     first = _first_of_row(copy, view, access) if mixed and wanted and which == "_wanted" else ""
     which = "_or_none" if first else which
-    verb = f"tx::{'load' if mixed else 'chunks'}{which}<{_listed(str(count), place, hint)}>"
-    value = f"{verb}({_listed(own, where, first, wanted, room)})"
+    verb = f"tx::{'load' if mixed else 'chunks'}{which}<{listed(str(count), place, hint)}>"
+    value = f"{verb}({listed(own, where, first, wanted, room)})"
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
@@ -98,7 +99,7 @@ def chunk_call(copy: Copy, access: Places) -> str:
     """The call that begins to bring a chunk of an array, of which some elements are wanted, to a slot."""
     own, where = access.number(copy.source.buffer, copy.source.first(copy.over).subscripts, writes=False, mixed=True)
     slot, count = access.spot(copy.target.first(copy.over), True), _last(copy)
-    return f"tx::cp_async_wanted<{count}>({_listed(slot, own, where, _wanted(copy, count, access))});"
+    return f"tx::cp_async_wanted<{count}>({listed(slot, own, where, wanted_elements(copy, count, access))});"
 
 
 def _last(copy: Copy) -> int:
@@ -136,7 +137,8 @@ def _may_leave(view: View, count: int, access: Places) -> bool:
 def chunk_row(copy: Copy) -> str:
     """The type of registers for the chunks of a copy's accesses at any address, all of which are on their way
     before the first is shifted; '' where it is one access alone, they are too many, or each asks much before it."""
-    asks = copy.within is not None and copy.within.exact
+    gathers = any(isinstance(s, Gather) for s in copy.source.subscripts)  # and waits for what tells where it is
+    asks = copy.within is not None and copy.within.exact and not gathers
     *several, count = (constant_value(extent) or 0 for _, extent in copy.over)
     if asks or copy.access is not Access.FUNNEL or not several or not 0 < prod(several) <= MAX_CHUNKS:
         return ""
@@ -145,19 +147,21 @@ def chunk_row(copy: Copy) -> str:
 
 def shift_call(copy: Copy, access: Places, chunks: str) -> str:
     """The call that gives the registers of a copy what its chunks hold."""
-    _, _, held = _sides(copy, access)
+    _, _, held = sides(copy, access)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
     return f"tx::put({register}, {number}, {chunks}({number}).shifted());"
 
 
 def fill_call(copy: Copy, access: Places) -> str:
     """The call that gives the registers of a copy what stands for elements that are not wanted."""
-    _, view, held = _sides(copy, access)
+    _, view, held = sides(copy, access)
     if copy.within is None or copy.within.other is None:
         raise InternalError(f"{copy.id} has nothing for what is not wanted")
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
     other = literal(copy.within.other.value, held.dtype)
-    return f"tx::fill({register}, {number}, {_wanted(copy, _count(copy, view, access), access)}, {other});"
+    return (
+        f"tx::fill({register}, {number}, {wanted_elements(copy, access_count(copy, view, access), access)}, {other});"
+    )
 
 
 def needs_fill(copy: Copy) -> bool:
@@ -166,22 +170,22 @@ def needs_fill(copy: Copy) -> bool:
     if within is None or within.other is None or within.unseen:
         return False
     zero = within.other.value == 0 and copysign(1, within.other.value) > 0
-    return copy.access is Access.FUNNEL or not (within.exact or within.together) or not zero
+    return copy.access in (Access.FUNNEL, Access.SHIFTED) or not (within.exact or within.together) or not zero
 
 
-def _listed(*parts: str) -> str:
+def listed(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _sides(copy: Copy, access: Places) -> tuple[bool, View, View]:
+def sides(copy: Copy, access: Places) -> tuple[bool, View, View]:
     """Whether a copy goes into registers, its view of memory, and that of registers."""
     inside, outside = (access.frame.buffer(v.buffer).memory is Memory.REG for v in (copy.target, copy.source))
     if inside == outside:
-        raise _refused(copy, "is between two memories and not of registers, which has no wide access")
+        raise refused(copy, "is between two memories and not of registers, which has no wide access")
     return (True, copy.source, copy.target) if inside else (False, copy.target, copy.source)
 
 
-def _wanted(copy: Copy, count: int, access: Places) -> str:
+def wanted_elements(copy: Copy, count: int, access: Places) -> str:
     """Which elements are wanted, '' where all are. What unrolled indices add to both bounds stands apart: the rest is
     the same for all accesses."""
     if copy.within is None:
@@ -197,7 +201,7 @@ def _wanted(copy: Copy, count: int, access: Places) -> str:
     ends = [access.cursor.number(bound) for bound in (bounds if apart else (copy.within.begin, copy.within.end))]
     if any(term.wide for term in ends):
         ends = [term.as_wide() for term in ends]
-    parts = _listed(*(access.cursor.out.use(part) for part in ((*ends, at) if apart else ends)))
+    parts = listed(*(access.cursor.out.use(part) for part in ((*ends, at) if apart else ends)))
     return f"tx::Wanted<{count}>({parts}){_cut(copy.within, access)}"
 
 
@@ -213,24 +217,24 @@ def _cut(within: Within, access: Places) -> str:
     return f".cut({'false' if within.begin == ZERO else before}, {behind})"
 
 
-def _count(copy: Copy, view: View, access: Places) -> int:
+def access_count(copy: Copy, view: View, access: Places) -> int:
     """The elements of an access, which must be neighbours on both sides."""
     ((name, extent),) = copy.over
     count, size, xor = constant_value(extent), view.dtype.size_bytes, access.tensors[view.buffer].layout.xor
     if count is None or count * size not in BYTES:
-        raise _refused(copy, "is no access of 1, 2, 4, 8 or 16 bytes")
-    if copy.access is Access.FUNNEL and count * size != BYTES[-1]:
-        raise _refused(copy, "is at any address, and not of 16 bytes")
+        raise refused(copy, "is no access of 1, 2, 4, 8 or 16 bytes")
+    if copy.access in (Access.FUNNEL, Access.SHIFTED) and count * size != BYTES[-1]:
+        raise refused(copy, "is at any address, and not of 16 bytes")
     for side in (copy.source, copy.target):
         at = [variable(n) if isinstance(s, Gather) else s for n, s in enumerate(side.subscripts)]
         address = coordinate(access.frame.buffer(side.buffer).layout, Unit.ADDRESS, at)
         apart = count > 1 and linear(address).coefficient(name) != 1
         if apart or (side is view and xor is not None and (1 << xor.base) % count):
-            raise _refused(copy, f"moves elements of {side.buffer} that are no neighbours")
+            raise refused(copy, f"moves elements of {side.buffer} that are no neighbours")
     return count
 
 
-def _refused(node: Copy | Combined, why: str) -> TExprError:
+def refused(node: Copy | Combined, why: str) -> TExprError:
     return fail(
         "E0502",
         f"{node.id} {why}, so it is not emitted for CUDA",
@@ -267,9 +271,9 @@ def _terms(node: Combined, value: Callable[[Expr], str], warp_size: int) -> _Ter
     combined = dtype in COMBINED or (dtype in PAIRED and node.monoid in ORDERED and isinstance(node, Reduce))
     if not combined or len(node.over) > 1:
         why = "several indices" if combined else f"values of {dtype} by {node.monoid}"
-        raise _refused(node, f"combines {why}, which no header function does")
+        raise refused(node, f"combines {why}, which no header function does")
     if warp_size % node.lanes or node.lanes & (node.lanes - 1):
-        raise _refused(node, f"combines {node.lanes} lanes, which are no group")
+        raise refused(node, f"combines {node.lanes} lanes, which are no group")
     monoid = MONOIDS[node.monoid]
     kind = f"tx::{monoid.name}<{', '.join(value_type(v.dtype) for v in _parameters(node, monoid))}>"
     values = ", ".join(value(v) for v in node.values)
@@ -280,7 +284,7 @@ def _terms(node: Combined, value: Callable[[Expr], str], warp_size: int) -> _Ter
         element = values if single else f"{kind}::Partial{{{values}}}"
     counts = [constant_value(extent) for _, extent in node.over]
     if None in counts:
-        raise _refused(node, "combines so many elements as no number says")
+        raise refused(node, "combines so many elements as no number says")
     return _Terms(kind, element, counts[0] if counts else None, single)
 
 
@@ -350,6 +354,8 @@ def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file."""
     if facts.has(Lead, Reduce, Scan) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
         yield HEADER
+    if any(copy.access is Access.SHIFTED for copy in facts.of(Copy)):
+        yield SHIFTED_HEADER
 
 
 def is_alone(copy: Copy) -> bool:

@@ -31,6 +31,7 @@ from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
 from texpr.polyhedral.map.scan_lines import scan_lines
+from texpr.polyhedral.map.scan_shifted import shifted_along
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.map.scanned_fits import MAX_TALL, scanned_fault, takes_neighbours
@@ -60,6 +61,10 @@ PAIRED_TILES = 4  # of so many rows: longer columns have two threads each, where
 FOR_TILES = 64  # registers of a thread that has the next tile's loads on their way
 WIDE, WIDE_BYTES = 4, 256  # warps across, from which on a tile of ragged columns has several of them, so many bytes of
 # a row: its edges share sectors with other blocks (4093 columns of f32: .77, .69 with a warp; bf16: .58, .55 with two)
+SHIFTED_WARPS = (
+    4  # of columns at least, before lanes shift what they move of ragged ones (4093 columns of f32: .795, .780
+)
+# with single elements; bf16 .620, .583)
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
@@ -81,6 +86,10 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
         choice: Scanned | None = _over_blocks(problem, region, nest, found, along, blocks)
     else:
         choice = _with_lanes_across(problem, region, nest, ranges, sizes, found, across)
+        if choice is not None and choice.look_back and not choice.widths:
+            wide = _with_lanes_across(problem, region, nest, ranges, sizes, found, across, shifts=True)
+            if wide is not None and wide.look_back and sizes[across] >= SHIFTED_WARPS * _columns(wide):
+                choice = wide if wide.widths else choice
     return choice if choice is not None and scanned_fault(problem, nest, choice) is None else None
 
 
@@ -174,9 +183,18 @@ def _width_along(problem: Problem, nest: Nest, one: Scan, size: int) -> tuple[in
 
 
 def _with_lanes_across(
-    problem: Problem, region: Region, nest: Nest, ranges: Ranges, sizes: Sequence[int], found: Scans, across: int
+    problem: Problem,
+    region: Region,
+    nest: Nest,
+    ranges: Ranges,
+    sizes: Sequence[int],
+    found: Scans,
+    across: int,
+    *,
+    shifts: bool = False,
 ) -> Scanned | None:
-    """Lanes along a dimension of the band, and warps along each scan."""
+    """Lanes along a dimension of the band, and warps along each scan; 16 bytes for each lane, of rows that begin
+    anywhere, where it `shifts` them."""
     par, target = nest.pars[across], problem.target
     if not _is_fixed(par.index, found):
         return None
@@ -187,6 +205,8 @@ def _with_lanes_across(
         wanted_width = width_asked(nest.pars)
         width = run_width(problem, one.body, par.index, sizes[across], hardware, wanted_width)
         width = width if wanted_width is not None else min(width, NEIGHBOURS)
+        moved = shifted_along(problem, nest, one, par.index) if width == 1 and wanted_width is None and shifts else ()
+        width = moved[0].width if moved else width
     lanes = min(warp, power_of_two(-(-sizes[across] // width)))
     longest = max(problem.representative(one.loop.extent, ranges) for one in found.scans)
     ahead = min(ROUNDS, power_of_two(longest))
@@ -225,6 +245,11 @@ def _with_lanes_across(
     while team * 2 * lanes <= target.max_threads and blocks * team * lanes < wanted and team * ahead < longest:
         team *= 2
     return replace(choice, threads=lanes * team)
+
+
+def _columns(choice: Scanned) -> int:
+    """The columns of a block."""
+    return prod(n for _, n in choice.deal) * prod(choice.widths.values())
 
 
 def _tall(problem: Problem, one: Scan, width: int, team: int, blocks: int, longest: int) -> int:

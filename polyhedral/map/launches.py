@@ -44,6 +44,7 @@ from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.tables import read_before, tables, written_out
 from texpr.polyhedral.map.together import together
+from texpr.polyhedral.map.turns_first import loads_first
 from texpr.polyhedral.map.uses import local_uses
 from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.map.windows import flat_patch
@@ -124,7 +125,8 @@ def build_flat(draft: Draft, region: Region, choice: Flat) -> Launch:
     for par, own in reversed(list(zip(nest.pars, turns, strict=True))):
         for digit in own:
             unroll = choice.turns[par.index] <= UNROLLED
-            body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=par.span),)
+            loop = Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=unroll, span=par.span)
+            body = loads_first(draft, body, digit, loop) if unroll and counted else (loop,)
     return launch_of(draft, region, choice.threads, grid, (*once, *lines, *before, *written_out(body, found)))
 
 

@@ -171,7 +171,7 @@ def each_of(
     body = body if run.line else _quotients_of_first(run, body)
     if inside is not None and not is_harmless(draft, run, body, {*registers.values(), *spare}, seen):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
-        orelse = tuple(_zero(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
+        orelse = tuple(zero_of(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
         body = (Guard(condition=inside, body=body, orelse=orelse, padding=True, span=run.span),)
     each = Define(index=run.index, digits=(run.vector,), offset=IndexVar(name=run.first))
     return Loop(
@@ -294,11 +294,11 @@ def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[No
     return map_nodes(body, change)
 
 
-def _zero(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, ...]) -> Generic:
+def zero_of(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, ...]) -> Generic:
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
     id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
-    place = (*run.row, IndexVar(name=run.vector.name))
-    leaf = Bind(id=id, buffer=register, subscripts=place, value=nothing(wide.dtype, span), span=span)
+    at = (*run.row, IndexVar(name=run.vector.name))
+    leaf = Bind(id=id, buffer=register, subscripts=at, value=nothing(wide.dtype, span), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
 
 
@@ -332,9 +332,8 @@ class Copies:
         """Where a run has all its iterations and no chunk of these accesses leaves its array; None where that is not
         known of an index or an address."""
         run, problem, first = self.run, self.draft.problem, IndexVar(name=self.run.first)
-        ends: list[Condition] = []
-        if self.cut:
-            ends.append(Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent))
+        over = Compare(op=CompareOp.LE, left=add(first, const(run.count)), right=run.extent)
+        ends: list[Condition] = [over] if self.cut else []
         for wide in funnels:
             last = at(wide.element[1], run.index, add(first, const(run.count - wide.width)))
             inside = chunks_inside(problem, wide, last)
@@ -368,8 +367,8 @@ class Copies:
         start, first = self._start(wide), IndexVar(name=self.run.first)
         begin = subtract(subtract(ZERO, first), start) if self.run.line else ZERO
         end = subtract(subtract(self.run.extent, first), start)
-        exact = self.run.line is None or wide.funnel
-        cut = wide.funnel or (self.cut and wide.element not in self.run.tiled)  # a tile has something everywhere
+        exact = (self.run.line is None or wide.funnel) and not wide.shifted
+        cut = wide.funnel or wide.shifted or (self.cut and wide.element not in self.run.tiled)  # a tile is full
         if wide.funnel and not self.cut:
             end = const(wide.width)
         part = self.run.line.part if self.run.line else None
@@ -380,7 +379,7 @@ class Copies:
             exact=exact,
             part=IndexVar(name=part) if part else None,
             whole=_whole_runs(self.draft, self.run, wide.width - 1 if wide.funnel else 0),
-            unseen=self.unseen and wide.funnel and part is not None and other is not None,
+            unseen=other is not None and (wide.shifted or (self.unseen and wide.funnel and part is not None)),
         )
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
@@ -397,4 +396,5 @@ class Copies:
     def _access(self, wide: Wide) -> Access:
         if wide.funnel or (self.run.line is not None and wide.element in self.run.tiled):
             return Access.FUNNEL
-        return Access.ALIGNED if wide.width * wide.dtype.size_bytes > 1 else Access.EACH
+        own = Access.SHIFTED if wide.shifted else Access.ALIGNED
+        return own if wide.width * wide.dtype.size_bytes > 1 else Access.EACH

@@ -42,6 +42,7 @@ from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Loop, Node
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.names import stem
+from texpr.polyhedral.target import Target
 
 REASONS = {
     Memory.REG: "a thread's part of a scan",
@@ -263,7 +264,7 @@ class Team:
             holds=And(parts=tuple(Compare(op=CompareOp.EQ, left=IndexVar(name=name), right=ZERO) for name in zeros)),
             flags=flags,
             space=space,
-            hand=self.array(f"{base}_hand", fold.carrier, const(elements), Memory.SHARED),
+            hand=self.array(f"{base}_hand", fold.carrier, const(_handed(elements, self.draft.target)), Memory.SHARED),
             span=update.span,
         )
 
@@ -277,12 +278,17 @@ class Team:
         return Const(value=first_of(carrier.update.op, own), dtype=own)
 
 
-def slot_bytes(choice: Scanned, found: Scans) -> int:
+def _handed(elements: int, target: Target) -> int:
+    """The values that a block hands on: those of its elements and, where several warps ask for them, one beside."""
+    return elements + (elements > target.warp_size)
+
+
+def slot_bytes(choice: Scanned, found: Scans, target: Target) -> int:
     """The shared memory in which teams meet, and hand on what is before them."""
     team, is_along = team_of(choice), choice.along in choice.shared_out
     neighbours = 1 if is_along else prod(choice.widths.values())
     slots = (choice.ahead if is_along else neighbours) * choice.threads if team > 1 else 0
-    hands = choice.threads // team * neighbours if choice.look_back else 0
+    hands = _handed(choice.threads // team * neighbours, target) if choice.look_back else 0
     carriers = [carrier for one in found.scans for carrier in one.carriers]
     return sum(slots * c.within.size_bytes + hands * c.dtype.size_bytes for c in carriers)
 

@@ -60,6 +60,7 @@ from texpr.polyhedral.map.runs import (
 from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_loads import in_one, reads_early
+from texpr.polyhedral.map.scan_shifted import AllRows, shifted
 from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.scan_units import Registers, parts_of, starts_of
@@ -113,6 +114,8 @@ class Tiles:
             loop = team.across or scan.loop
             found = along(problem, scan.body, loop.index, self.hardware, origin=self.origin)
             self.moved = found.vectors(self.neighbours).wide
+        if moved := shifted(problem, team.nest, self.choice, scan):  # all lanes come together
+            self.moved, self.inside = moved, None
 
     def nodes(self, *, handed_on: bool) -> list[Node]:
         """All tiles, one after the other; `handed_on`: the folds are wanted behind them."""
@@ -181,9 +184,11 @@ class Tiles:
         team = self.team
         assert turn.run is not None, "what is wide is along a run"
         loads = loads_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
-        together = None
-        if team.is_along:
-            together = in_one(self.draft, turn.run, loads, first, self.step, self.ahead, single=self.single)
+        if team.across is not None and loads and any(wide.shifted for wide in self.moved):
+            rows, self.loaded = AllRows(self.draft, self.scan, team.across, turn.run, first, self.ahead), True
+            return rows.brought(loads, self.moved, self.registers, team.own, partial(self._rounds, turn))
+        draft, is_along = self.draft, team.is_along
+        together = is_along and in_one(draft, turn.run, loads, first, self.step, self.ahead, single=self.single)
         if not together or self.inside is not None:
             return self._rounds(turn, loads) if loads else ()
         self.loaded = True
@@ -231,16 +236,22 @@ class Tiles:
         return _Turn(round=round_, vector=vector, run=run)
 
     def _rounds(
-        self, turn: _Turn, nodes: Sequence[Node], before: Sequence[Node] = (), *, asks: bool = True
+        self,
+        turn: _Turn,
+        nodes: Sequence[Node],
+        before: Sequence[Node] = (),
+        *,
+        orelse: tuple[Node, ...] = (),
+        asks: bool = True,
     ) -> tuple[Node, ...]:
-        """The nodes for each round, of which there are iterations where it `asks`, and `before` them what is done for
-        all rounds."""
+        """The nodes for each round, of which there are iterations where it `asks`, `orelse` for one without, and
+        `before` them what is done for all rounds."""
         name = turn.run.first if turn.run is not None and self.team.across is None else self.scan.index
         digits = (turn.round,) if turn.round is not None else ()
         live = self._live(name, turn) if asks else None
         inside: tuple[Node, ...] = tuple(nodes)
         if live is not None:
-            inside = (Guard(condition=live, body=inside, padding=True, span=self.scan.loop.span),)
+            inside = (Guard(condition=live, body=inside, orelse=orelse, padding=True, span=self.scan.loop.span),)
         if name != self.first:
             inside = (Define(index=name, digits=digits, offset=IndexVar(name=self.first)), *inside)
         return self.team.unrolled(turn.round, (*before, *inside))

@@ -12,6 +12,7 @@ from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.held import Origins
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.scan_lines import scan_lines, scan_origins
+from texpr.polyhedral.map.scan_shifted import shifted
 from texpr.polyhedral.map.scan_team import slot_bytes
 from texpr.polyhedral.map.scan_work import Scans, leaves, scans, stands_alone
 from texpr.polyhedral.mapped.candidate import Scanned
@@ -31,10 +32,12 @@ def scanned_runs(
     problem: Problem, nest: Nest, choice: Scanned
 ) -> Iterator[tuple[tuple[Stmt, ...], str, tuple[str, ...], Origins]]:
     """The statements of which a thread takes neighbours of an index that has widths, with all indices around them and
-    the element from whose lines the neighbours are counted, if any."""
+    the element from whose lines the neighbours are counted, if any; but for what lanes shift."""
     found = scans(problem, nest.body, choice.shared_out)
     assert found is not None, "the choice fits"
     for one in found.scans:
+        if shifted(problem, nest, choice, one):
+            continue
         counted = scan_origins(problem, nest, choice, one)
         for index in (*nest.indices, one.index):
             if index in choice.widths:
@@ -76,7 +79,7 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
     yield from crew_faults(problem, choice, MAX_AHEAD if is_along else MAX_TALL)
     yield from _widths(nest, choice, found, is_along)
     yield from _lines(problem, nest, choice, found)
-    needed = slot_bytes(choice, found)
+    needed = slot_bytes(choice, found, problem.target)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
 

@@ -53,7 +53,8 @@ Element = tuple[str, tuple[Subscript, ...]]
 class Wide:
     """Elements of an array that lie along the index, moved `width` at a time: `loads` before the iterations, `stores`
     after them. `first` is the statement that touches them first. `near`: they are neighbours, and are only read, so
-    that they may be wide at any address: `funnel`, as 16 bytes of two aligned chunks."""
+    that they may be wide at any address: `funnel`, as 16 bytes of two aligned chunks. `shifted`: lanes of a warp have
+    them side by side, at any address, and shift them between one another."""
 
     element: Element
     dtype: DType
@@ -63,6 +64,7 @@ class Wide:
     first: Stmt
     near: bool = False
     funnel: bool = False
+    shifted: bool = False
 
     @property
     def whole(self) -> int:

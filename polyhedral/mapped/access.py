@@ -19,6 +19,9 @@ class Access(StrEnum):
     EACH = "each"  # one by one
     ALIGNED = "aligned"  # together, in memory at an address that is a multiple of their bytes
     FUNNEL = "funnel"  # 16 bytes from any address in global memory: two aligned chunks, shifted together
+    SHIFTED = (
+        "shifted"  # 16 bytes of each lane of a warp, one behind the other, from or to any address in global memory
+    )
 
 
 class Cache(StrEnum):

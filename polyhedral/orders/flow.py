@@ -14,9 +14,10 @@ from texpr.grammar.ast import Condition, IndexConst, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
 from texpr.grammar.records import dataclass
+from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.between import GridBarrier
 from texpr.polyhedral.mapped.look_back import LookBack
-from texpr.polyhedral.mapped.operators import Combined, Operator
+from texpr.polyhedral.mapped.operators import Combined, Copy, Operator
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import PLACES, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer
@@ -209,6 +210,8 @@ def _build(launch: Launch, graph: _Graph, body: Sequence[Node], path: Path, scop
                 graph.steps[here] = [_Step(to=behind)]
             case Combined(id=id, lanes=lanes) if lanes > 1 and _RANK[scope] < _RANK[Scope.WARP]:
                 raise InternalError(f"{launch.name}: {id} combines lanes where they diverge")
+            case Copy(id=id, access=Access.SHIFTED) if _RANK[scope] < _RANK[Scope.WARP]:
+                raise InternalError(f"{launch.name}: {id} moves what lanes have side by side where they diverge")
             case LookBack(id=id) if len(path) or miscounts(launch, node):
                 raise InternalError(f"{launch.name}: {id} does not have each part of a place in a block of its own")
             case _ if isinstance(node, Operator | Fresh):

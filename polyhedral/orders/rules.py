@@ -9,7 +9,7 @@ from typing import assert_never
 
 from texpr.grammar.ast import Gather
 from texpr.grammar.index.expr import names
-from texpr.polyhedral.mapped.access import Completion
+from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
 from texpr.polyhedral.mapped.operators import Combined, Contract, Copy, Operator, Unload
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -113,7 +113,11 @@ class Rules:
     def _whole_warps(self, event: Event) -> None:
         """What the lanes of a warp do as one needs all of them."""
         node, warp = event.node, self.points.trace.program.target.warp_size
-        if not isinstance(node, Unload | Contract) and not (isinstance(node, Combined) and node.lanes > 1):
+        if not isinstance(node, Unload | Contract | Combined | Copy):
+            return
+        if (isinstance(node, Combined) and node.lanes == 1) or (
+            isinstance(node, Copy) and node.access is not Access.SHIFTED
+        ):
             return
         if event.who.in_part(warp):
             self.findings.fault(f"{node.id} is not reached by all lanes of a warp", node.span)

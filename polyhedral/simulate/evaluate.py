@@ -286,8 +286,9 @@ class Evaluator:
         size = cells.data.itemsize
         return np.asarray((place * size + cells.base_bytes) % bytes_ // size)
 
-    def check_wide(self, view: View, copy: Copy, lanes: Lanes) -> None:
-        """Whether the elements of a wide access follow one another, and begin where it asks for."""
+    def check_wide(self, view: View, copy: Copy, lanes: Lanes, warp: int) -> None:
+        """Whether the elements of a wide access follow one another, and begin where it asks for: behind those of the
+        lane before, or at a multiple of their bytes."""
         cells = self.memory[view.buffer]
         index, extent = copy.over[-1]
         own = self.copies.read(cells.buffer, lanes.thread)
@@ -304,6 +305,10 @@ class Evaluator:
             size = cells.data.itemsize
             if ((first * size + cells.base_bytes) % (count * size) != 0).any():
                 self._fail(f"the elements of {view.buffer} begin at no multiple of their bytes")
+        if copy.access is Access.SHIFTED and cells.buffer.memory is not Memory.REG:
+            whole = np.stack([lanes.thread // warp, *outer[1:], first - count * (lanes.thread % warp)])
+            if len(np.unique(whole, axis=1).T) != len(np.unique(whole[:-1], axis=1).T):
+                self._fail(f"the elements of {view.buffer} are not side by side in the lanes of a warp")
 
     def poison(self, buffer: str, lanes: Lanes) -> None:
         """The copies that the threads see become undefined; of those for the iterations of a loop inside, all."""

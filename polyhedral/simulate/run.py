@@ -192,7 +192,7 @@ class Runner:
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self.meetings.issue(node, lanes)
-            case Contract() | Unload() | Reduce() | Scan():
+            case Contract() | Unload() | Reduce() | Scan() | Copy(access=Access.SHIFTED):
                 lanes = self._acting(frame, node)
                 if len(lanes.thread):
                     self._together(crew, node, lanes)
@@ -211,12 +211,16 @@ class Runner:
                     crew.pause = self.meetings.meet(node, crew)
         return ()
 
-    def _together(self, crew: Crew, node: Contract | Unload | Reduce | Scan, lanes: Lanes) -> None:
+    def _together(self, crew: Crew, node: Contract | Unload | Reduce | Scan | Copy, lanes: Lanes) -> None:
         """What the lanes of a warp do as one, by the last of them to come."""
         found: Lanes | None = lanes
         if not isinstance(node, Combined) or node.lanes > 1:
             found, crew.pause = self.meetings.gather(node, lanes)
         if found is None:
+            return
+        if isinstance(node, Copy):
+            self._check_wide(node, found)
+            self._at_once((expand(node),), found)
             return
         if isinstance(node, Contract) and goes_on_alone(node):
             self.meetings.issue(node, found)
@@ -344,7 +348,7 @@ class Runner:
         if len(every.thread):
             self._begins(copy, every)
             for view in (copy.source, copy.target):
-                self.evaluator.check_wide(view, copy, every)
+                self.evaluator.check_wide(view, copy, every, self.geometry.warp)
 
     def _begins(self, node: Operator, lanes: Lanes) -> None:
         self.evaluator.at(node.id, node.span)

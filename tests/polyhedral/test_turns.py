@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
-from stages import mapped
+from stages import mapped, only_launch
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
 ROWS = "kernel k(R: i32[M], E: f32[V, N], Y: f32[M, N]) { par M i, N j { Y[i, j] = E[R[i], j] } }"
@@ -33,31 +35,42 @@ def changed(text: str, sizes: dict[str, int], **changes: Any) -> MappedProgram:
     return mapped(text, choices=replace(first.candidate, launches={name: replace(flat(first), **changes)}), **sizes)
 
 
-def arguments(n: int) -> dict[str, Any]:
-    random = np.random.default_rng(n)
-    table = random.integers(-9, 10, (SIZES["V"], n)).astype(np.float32)
+def arguments(n: int, dtype: str = "f32") -> dict[str, Any]:
+    random, kind = np.random.default_rng(n), {"f32": np.float32, "f16": np.float16}[dtype]
+    table = random.integers(-9, 10, (SIZES["V"], n)).astype(kind)
     rows = random.integers(0, SIZES["V"], SIZES["M"]).astype(np.int32)
-    return {"R": rows, "E": table, "Y": np.zeros((SIZES["M"], n), np.float32)}
+    return {"R": rows, "E": table, "Y": np.zeros((SIZES["M"], n), kind)}
 
 
-def few(n: int) -> MappedProgram:
-    """Two turns of a warp: 256 elements, so that longer rows have several blocks."""
-    return changed(ROWS, {**SIZES, "N": n}, threads=32, deal=(("j", 32),), turns={"j": 2})
+def few(n: int, dtype: str = "f32") -> MappedProgram:
+    """Two turns of a warp: 256 elements, or 512 of f16, so that longer rows have several blocks."""
+    return changed(ROWS.replace("f32", dtype), {**SIZES, "N": n}, threads=32, deal=(("j", 32),), turns={"j": 2})
 
 
 @pytest.mark.parametrize("n", [512, 540, 637])
-def test_every_element_of_a_row_has_one_turn(n: int) -> None:
-    program, values = few(n), arguments(n)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_every_element_of_a_row_has_one_turn(dtype: str, n: int) -> None:
+    program, values = few(n, dtype), arguments(n, dtype)
     expected = interpret(program.kernel, values).outputs
     np.testing.assert_array_equal(simulate(program, values)["Y"], expected["Y"])
 
 
 @pytest.mark.gxx
-def test_the_text_of_turns_is_right_on_the_cpu() -> None:
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_the_text_of_turns_is_right_on_the_cpu(dtype: str) -> None:
     for n in (512, 637):
-        emitted, values = Emitted(few(n)), arguments(n)
+        emitted, values = Emitted(few(n, dtype)), arguments(n, dtype)
         assert emitted.run(HostModule(emitted.source, werror=True), values) is None
         np.testing.assert_array_equal(values["Y"], values["E"][values["R"]])
+
+
+def test_loads_of_all_turns_come_first_where_rows_of_narrow_elements_begin_anywhere() -> None:
+    def first(n: int, dtype: str) -> bool:
+        loads = [copy for copy in of_kind(only_launch(few(n, dtype)).body, Copy) if copy.target.buffer == "E_run"]
+        return all(len(copy.over) == 2 for copy in loads)
+
+    assert first(637, "f16")
+    assert not first(512, "f16") and not first(637, "f32")
 
 
 @pytest.mark.parametrize(

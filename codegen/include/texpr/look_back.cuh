@@ -12,10 +12,18 @@ constexpr u32 kPartFolded = 1;    // a part's own fold is in memory
 constexpr u32 kBeforeFolded = 2;  // and so is that of all parts up to it
 constexpr int kAsked = 8;         // parts whose folds of an element are on their way together
 
+// The first bytes of a value, or zeros behind it, as another one.
+template <class To, class From>
+TX_FN To bits_as(From from) {
+  To to = {};
+  TX_COPY(&to, &from, sizeof(To) < sizeof(From) ? sizeof(To) : sizeof(From));
+  return to;
+}
+
 // A block's kThreads threads have kEach elements each of its kElements, from `element` on; of those with the same ones,
 // one `holds` them. value(e) is the part's fold, before(e) what is before part 0, put(e, x) takes what is before this
 // part. `flags`, from `first` on, has a word for each part, zeros at first; `space`, from `base` on, 2 * kElements
-// values; `hand` is in shared memory. All threads of the block come here, and a block of a lower part began earlier.
+// values; `hand` is in shared memory, with a value beside the elements where these are more than 32. All threads of the block come here, and a block of a lower part began earlier.
 template <class Monoid, int kElements, int kEach, int kThreads, class Space, class Hand, class Value, class Before,
           class Put>
 TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space& space, i64 base, const Hand& hand,
@@ -39,8 +47,8 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
   if (thread() == 0) publish(flags, first + part, part == 0 ? kBeforeFolded : kPartFolded, here);
   if (part == 0) return;
   constexpr int kWorkers = kElements + 31 < kThreads ? (kElements + 31) / 32 * 32 : kThreads;  // whole warps
-  if (thread() < kWorkers) {
-    int nearest = part - 1;  // a part up to which all is folded
+  int nearest = part - 1;  // a part up to which all is folded
+  if (thread() < 32) {  // one warp asks: each that did took from what others wait for
     for (;;) {
       const int mine = nearest - lane();
       const bool found = mine >= 0 && await(flags, first + mine, here) == kBeforeFolded;
@@ -48,7 +56,15 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
       nearest -= lanes;
       if (lanes < 32) break;
     }
-    sync_warp(barrier + 1);  // what one lane was told all of them know
+  }
+  if constexpr (kWorkers > 32) {  // what one lane was told all threads know
+    if (thread() == 0) hand.store(kElements, bits_as<T>(nearest));
+    sync_block(barrier + 1);
+    nearest = bits_as<int>(hand.load(kElements));
+  } else {
+    sync_warp(barrier + 1);
+  }
+  if (thread() < kWorkers) {
     if constexpr (kElements == 1) {
       T total = space.load(whole(nearest, 0));
       for (int from = nearest + 1; from < part; from += 32) {

@@ -1,0 +1,115 @@
+#line 2 "/texpr/include/texpr/shifted.cuh"
+// 16 bytes for each lane of a warp, side by side, from any address in global memory or to it: a lane moves the aligned
+// chunk in which its elements begin, and lanes give one another what is in the next one's chunk. No chunk is moved
+// twice, and none in pieces but at both ends. All lanes of the warp come together; lane i + 1 has the elements behind
+// those of lane i. No element before the first is wanted.
+#pragma once
+#include "texpr/lanes.cuh"
+#include "texpr/registers.cuh"
+
+namespace tx {
+
+// Which elements of a chunk are moved, of a lane whose elements begin `past` its begin.
+struct Reach {
+  int first, last;
+
+  template <int kCount>
+  TX_FN static Reach of(const Wanted<kCount>& wanted, int past) {
+    const int last = past + wanted.end;
+    return {lane() == 0 ? past : 0, last < kCount ? last : kCount};
+  }
+  TX_FN bool any() const { return first < last; }
+};
+
+// The bytes from the first of 8 words on (0 to 16).
+template <class T, int kCount>
+TX_FN Vector<T, kCount> behind_bytes(Vector<T, kCount> low, Vector<T, kCount> high, int bytes) {
+  return bytes == 16 ? high : funnel_shift(low, high, bytes);
+}
+
+// `of` lane `source`, but only those words that begin before byte `end` and end behind byte `begin`.
+template <class T, int kCount>
+TX_FN Vector<T, kCount> words_of(Vector<T, kCount> of, int source, int begin, int end, Here here) {
+  u32 words[4];
+  TX_COPY(words, &of, 16);
+  TX_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    if (4 * i < end && 4 * i + 4 > begin) words[i] = shuffle(words[i], source, here);
+  }
+  TX_COPY(&of, words, 16);
+  return of;
+}
+
+// kRows runs of elements, `apart` elements from one another in memory, to registers from one on. What is not wanted has
+// any value. Lane r brings what the last lane has in the chunk behind of row r: one access for all rows.
+template <int kCount, int kRows, Cache kCache = Cache::kPlain, class T, int kAll, class Memory, class Index,
+          class Apart>
+TX_FN void load_shifted(Reg<T, kAll>& to, int register_number, const Memory& from, Index index, Apart rows_apart,
+                        Wanted<kCount> wanted, Here here = Here::now()) {
+  static_assert(sizeof(VectorOf<Memory, kCount>) == 16 && kRows <= 32, "a chunk for each lane, a row for each lane");
+  constexpr int kSize = sizeof(typename Memory::Element);
+  const Index apart = static_cast<Index>(rows_apart);
+  VectorOf<Memory, kCount> chunk[kRows], ends = {};
+  TX_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    const Index at = index + row * apart;
+    const int past = bytes_past(from, at) / kSize;
+    const Reach reach = Reach::of(wanted, past);
+    chunk[row] = {};
+    if (reach.any()) chunk[row] = load_part<kCount, kCache>(from, at - past, reach.first, reach.last, here);
+  }
+  if (lane() < kRows) {
+    const Index at = index + (31 - lane()) * kCount + lane() * apart;
+    const int past = bytes_past(from, at) / kSize, last = past + wanted.end - (32 - lane()) * kCount;
+    if (past > 0 && last > 0) {
+      ends = load_part<kCount, kCache>(from, at - past + kCount, 0, last < past ? last : past, here);
+    }
+  }
+  TX_UNROLL
+  for (int row = 0; row < kRows; ++row) {
+    const int bytes = bytes_past(from, index + row * apart);
+    const VectorOf<Memory, kCount> next = words_of(chunk[row], (lane() + 1) % 32, 0, bytes, here);
+    const VectorOf<Memory, kCount> end = words_of(ends, row, 0, bytes, here);
+    put(to, register_number + row * kCount, funnel_shift(chunk[row], lane() == 31 ? end : next, bytes));
+  }
+}
+
+// Elements first .. last - 1 of a chunk, in words where they fill them.
+template <Cache kCache, int kCount, class Memory, class Index>
+TX_FN void store_pieces(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v, int first, int last,
+                        Here here) {
+  constexpr int kEach = sizeof(typename Memory::Element) < 4 ? 4 / sizeof(typename Memory::Element) : 1;
+  TX_UNROLL
+  for (int i = 0; i < kCount; i += kEach) {
+    if (first <= i && i + kEach <= last) {
+      store<kCache>(to, index + i, Vector<typename Memory::Element, kEach>{v.packed.template part<kEach>(i)}, here);
+    } else if constexpr (kEach > 1) {
+      TX_UNROLL
+      for (int k = i; k < i + kEach; ++k) {
+        if (first <= k && k < last) store<kCache>(to, index + k, v.one(k), here);
+      }
+    }
+  }
+}
+
+// The elements of a lane that are wanted, with those of the lane before it that lie in its chunk.
+template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
+TX_FN void store_shifted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
+                         Wanted<kCount> wanted, Here here = Here::now()) {
+  static_assert(sizeof v == 16, "a chunk for each lane");
+  const int bytes = bytes_past(to, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
+  const Vector<typename Memory::Element, kCount> before = words_of(v, (lane() + 31) % 32, 16 - bytes, 16, here);
+  const Vector<typename Memory::Element, kCount> chunk = behind_bytes(before, v, 16 - bytes);
+  const Reach reach = Reach::of(wanted, past);
+  if (reach.first == 0 && reach.last == kCount) {
+    store<kCache>(to, index - past, chunk, here);
+  } else if (reach.any()) {
+    store_pieces<kCache>(to, index - past, chunk, reach.first, reach.last, here);
+  }
+  const int last = past + wanted.end - kCount;
+  if (lane() == 31 && past > 0 && last > 0) {
+    store_pieces<kCache>(to, index - past + kCount, behind_bytes(v, v, 16 - bytes), 0, last < past ? last : past, here);
+  }
+}
+
+}  // namespace tx

@@ -1,0 +1,135 @@
+"""Scans of columns whose rows begin anywhere in memory: what the lanes of a warp shift between one another."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from emitted import Emitted
+from stages import mapped, only_launch, with_launch
+from test_map_programs import arguments
+from test_scanned import with_names
+
+from texpr.codegen.host_run import HostModule
+from texpr.grammar.ast import Compare, CompareOp, IndexVar
+from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.index.expr import const
+from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.map.vectors import at_places
+from texpr.polyhedral.mapped.access import Access
+from texpr.polyhedral.mapped.candidate import Candidate, Scanned
+from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.tree import Guard, Node
+from texpr.polyhedral.mapped.walks import map_nodes, of_kind
+from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.simulate.stage import simulate
+
+COLUMNS = "kernel k(X: {0}[M, N], Y: {0}[M, N]) {{ par N j {{ new s: f32; s = 0.0; seq M i {{ {1} }} }} }}"
+BODIES = {
+    "inclusive": ("f32", "s += X[i, j]; Y[i, j] = s"),
+    "halves": ("bf16", "s += X[i, j]; Y[i, j] = s"),
+    "exclusive": ("f32", "Y[i, j] = s; s += X[i, j]"),
+    "greatest": ("f32", "s max= X[i, j]; Y[i, j] = s"),
+    "reversed": ("bf16", "s += X[M - 1 - i, j]; Y[M - 1 - i, j] = s"),
+    "masked": ("f32", "if X[i, j] > 0.0 { s += X[i, j] }; Y[i, j] = s"),
+}
+
+
+def shifting(name: str, columns: int, **changes: Any) -> MappedProgram:
+    """The program with 32 lanes across its columns, and 16 bytes of a row for each of them."""
+    dtype, body = BODIES[name]
+    text = COLUMNS.format(dtype, body)
+    found = mapped(text, N=columns)
+    assert isinstance(found.candidate, Candidate)
+    ((launch, one),) = found.candidate.launches.items()
+    assert isinstance(one, Scanned)
+    small = replace(
+        one, threads=64, deal=(("j", 32),), ahead=2, resident=0, widths={"j": 16 // (2 if dtype == "bf16" else 4)}
+    )
+    return mapped(text, choices=replace(found.candidate, launches={launch: replace(small, **changes)}), N=columns)
+
+
+def shifted(program: MappedProgram) -> list[Copy]:
+    return [copy for copy in of_kind(only_launch(program).body, Copy) if copy.access is Access.SHIFTED]
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(("columns", "changes"), [(261, {}), (131, {"ahead": 4, "look_back": True}), (9, {"ahead": 1})])
+def test_lanes_shift_what_they_move_and_the_result_is_that_of_the_loop(
+    name: str, columns: int, changes: dict[str, Any]
+) -> None:
+    program = shifting(name, columns, **changes)
+    assert {copy.target.buffer for copy in shifted(program)} == {"X_run", "Y"}
+    for rows in (37, 16, 3, 1, 0):
+        values = arguments(program.kernel, {"M": rows, "N": columns})
+        expected = interpret(program.kernel, values, sizes={"M": rows}).outputs
+        for seed in (0, 1):
+            got = simulate(program, values, seed=seed, sizes={"M": rows})
+            np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{rows} rows")
+
+
+@pytest.mark.gxx
+def test_the_text_is_right_on_the_cpu_at_every_length_of_a_row() -> None:
+    """And bits are the same from run to run."""
+    lengths = (257, 258, 259, 261, 262, 263)  # all but multiples of 4, which are aligned in f32
+    programs = {
+        (name, columns): shifting(name, columns, look_back=columns % 2 == 0)
+        for n, name in enumerate(BODIES)
+        for columns in (lengths[n], lengths[n - 3])
+    }
+    texts = {key: Emitted(with_names(program, f"shifted_{n}")) for n, (key, program) in enumerate(programs.items())}
+    assert all("tx::load_shifted<" in e.source and "tx::store_shifted(" in e.source for e in texts.values())
+    module = HostModule("\n".join(e.source for e in texts.values()), werror=True)
+    for (name, columns), emitted in texts.items():
+        kernel, found = programs[name, columns].kernel, []
+        for seed in (3, 4):
+            values = arguments(kernel, {"M": 21, "N": columns})
+            arrays = {n: np.array(v) for n, v in values.items()}
+            assert emitted.run(module, arrays, seed) is None
+            found.append(arrays["Y"])
+        expected = interpret(kernel, values, sizes={"M": 21}).outputs["Y"]
+        np.testing.assert_array_equal(found[0], expected, err_msg=f"{name} {columns}")
+        assert found[0].tobytes() == found[1].tobytes()
+
+
+def changed(program: MappedProgram, change: Any) -> MappedProgram:
+    """The program with another node for each copy that lanes shift."""
+
+    def one(node: Node) -> Node:
+        shifts = isinstance(node, Copy) and node.access is Access.SHIFTED
+        return change(node) if shifts else node
+
+    launch = only_launch(program)
+    return with_launch(program, replace(launch, body=map_nodes(launch.body, one)))
+
+
+def run(program: MappedProgram) -> None:
+    simulate(program, arguments(program.kernel, {"M": 16, "N": 261}), sizes={"M": 16})
+
+
+def test_lanes_that_do_not_come_together_are_refused() -> None:
+    def of_some(copy: Copy) -> Node:
+        some = Compare(op=CompareOp.LT, left=IndexVar(name="j_first"), right=const(100))
+        return Guard(condition=some, body=(copy,), span=copy.span)
+
+    program = changed(shifting("inclusive", 261), of_some)
+    with pytest.raises(InternalError, match="moves what lanes have side by side where they diverge"):
+        check_orders(program)
+
+
+def test_lanes_that_do_not_lie_side_by_side_are_refused() -> None:
+    def alike(copy: Copy) -> Node:
+        place = {"j_first": const(0)}
+        return replace(copy, source=replace(copy.source, subscripts=at_places(copy.source.subscripts, place)))
+
+    with pytest.raises(TExprError, match="not side by side in the lanes of a warp"):
+        run(changed(shifting("inclusive", 261, ahead=1), alike))
+
+
+def test_columns_that_are_few_or_begin_alike_are_not_shifted() -> None:
+    text = COLUMNS.format(*BODIES["inclusive"])
+    assert shifted(mapped(text, M=4096, N=4093))
+    assert not shifted(mapped(text, M=4096, N=4096))
+    assert not shifted(mapped(text, M=4096, N=301))
+    assert not shifted(mapped(text))
