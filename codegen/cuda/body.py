@@ -358,7 +358,7 @@ class _Body:
         kind, count = look_back_terms(node)
         own = f"int {index}" if index else "int"
         put = bind(target, Value(given, ix.ATOM, node.target.dtype))
-        what = f"{kind}, {node.elements}, {count}, {self.launch.threads}"
+        what = f"{kind}, {node.elements}, {count}, {self.launch.threads}{', true' if node.one_asks else ''}"
         out.line(
             f"tx::look_back<{what}>({flags}, {numbers[0]}, {numbers[1]}, {space}, {numbers[2]}, {hand}, {element}, "
             f"{holds}, {self.syncs.numbers(LOOK_BACK_BARRIERS)},",

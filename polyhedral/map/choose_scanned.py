@@ -89,7 +89,7 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
         if choice is not None and choice.look_back and not choice.widths:
             wide = _with_lanes_across(problem, region, nest, ranges, sizes, found, across, shifts=True)
             if wide is not None and wide.look_back and sizes[across] >= SHIFTED_WARPS * _columns(wide):
-                choice = wide if wide.widths else choice
+                choice = wide if _columns(wide) > _columns(choice) else choice
     return choice if choice is not None and scanned_fault(problem, nest, choice) is None else None
 
 

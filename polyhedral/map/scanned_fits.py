@@ -79,7 +79,7 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
     yield from crew_faults(problem, choice, MAX_AHEAD if is_along else MAX_TALL)
     yield from _widths(nest, choice, found, is_along)
     yield from _lines(problem, nest, choice, found)
-    needed = slot_bytes(choice, found, problem.target)
+    needed = slot_bytes(choice, found)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
 

@@ -19,7 +19,8 @@ class LookBack:
     parts before, from left to right, in every thread. The blocks of one place `at` have a part each, and a lower one
     begins earlier: the launch numbers its blocks. All threads of a block come here together, once; of those that have
     one element, with one value, one `holds` it, and `element` numbers the first of a thread's among the `elements` of
-    the block. Words `flags[at, part]` tell what is in `space`, for other blocks, and `hand`, for one's own."""
+    the block. Words `flags[at, part]` tell what is in `space`, for other blocks, and `hand`, for one's own; it has room
+    for a value more where `one_asks`: one warp for all how far the blocks before are."""
 
     id: str
     monoid: str
@@ -34,6 +35,7 @@ class LookBack:
     flags: str
     space: str
     hand: str
+    one_asks: bool = False
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -45,14 +45,14 @@ def test_tiles_with_a_block_of_their_own_have_no_next_one() -> None:
         narrowed(of(INCLUSIVE), {"N": 100003}, look_back=True, next_tile=True)
 
 
-@pytest.mark.parametrize(("dtype", "across"), [("bf16", 128), ("f32", 64), ("f64", 64)])
-def test_tiles_of_ragged_columns_are_as_wide_in_bytes(dtype: str, across: int) -> None:
+@pytest.mark.parametrize(("dtype", "across", "width"), [("bf16", 32, 8), ("f32", 32, 4), ("f64", 64, 1)])
+def test_tiles_of_ragged_columns_are_as_wide_in_bytes(dtype: str, across: int, width: int) -> None:
     text = f"""kernel k(X: {dtype}[M, N], Y: {dtype}[M, N]) {{
         par N j {{ new s: {dtype}; s = 0.0; seq M i {{ s += X[i, j]; Y[i, j] = s }} }}
     }}"""
     found = choice(mapped(text, M=32749, N=4093))
     assert isinstance(found, Scanned) and found.look_back
-    assert (found.deal, found.threads) == ((("j", across),), 256)
+    assert (found.deal, found.threads, found.widths.get("j", 1)) == ((("j", across),), 256, width)
 
 
 @pytest.mark.parametrize("ahead", [1, 2])

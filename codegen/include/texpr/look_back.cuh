@@ -23,9 +23,10 @@ TX_FN To bits_as(From from) {
 // A block's kThreads threads have kEach elements each of its kElements, from `element` on; of those with the same ones,
 // one `holds` them. value(e) is the part's fold, before(e) what is before part 0, put(e, x) takes what is before this
 // part. `flags`, from `first` on, has a word for each part, zeros at first; `space`, from `base` on, 2 * kElements
-// values; `hand` is in shared memory, with a value beside the elements where these are more than 32. All threads of the block come here, and a block of a lower part began earlier.
-template <class Monoid, int kElements, int kEach, int kThreads, class Space, class Hand, class Value, class Before,
-          class Put>
+// values; `hand` is in shared memory, with a value beside the elements where kOneAsks: one warp asks for all
+// how far the blocks before are. All threads of the block come here, and a block of a lower part began earlier.
+template <class Monoid, int kElements, int kEach, int kThreads, bool kOneAsks = false, class Space, class Hand,
+          class Value, class Before, class Put>
 TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space& space, i64 base, const Hand& hand,
                      int element, bool holds, int barrier, Value value, Before before, Put put,
                      Here here = Here::now()) {
@@ -48,7 +49,7 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
   if (part == 0) return;
   constexpr int kWorkers = kElements + 31 < kThreads ? (kElements + 31) / 32 * 32 : kThreads;  // whole warps
   int nearest = part - 1;  // a part up to which all is folded
-  if (thread() < 32) {  // one warp asks: each that did took from what others wait for
+  if (thread() < (kOneAsks ? 32 : kWorkers)) {
     for (;;) {
       const int mine = nearest - lane();
       const bool found = mine >= 0 && await(flags, first + mine, here) == kBeforeFolded;
@@ -57,12 +58,12 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
       if (lanes < 32) break;
     }
   }
-  if constexpr (kWorkers > 32) {  // what one lane was told all threads know
+  if constexpr (kOneAsks) {  // what one lane was told all threads know
     if (thread() == 0) hand.store(kElements, bits_as<T>(nearest));
     sync_block(barrier + 1);
     nearest = bits_as<int>(hand.load(kElements));
-  } else {
-    sync_warp(barrier + 1);
+  } else if (thread() < kWorkers) {
+    sync_warp(barrier + 1);  // what one lane was told all of them know
   }
   if (thread() < kWorkers) {
     if constexpr (kElements == 1) {

@@ -1,5 +1,5 @@
 // k: CUDA C++ by TExpr 0.1.0 for cuda-host:sm_90a, from main
-//   k_0: grid (8192, 1, 1), block 256 threads, shared 2572 bytes
+//   k_0: grid (8192, 1, 1), block 256 threads, shared 2564 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
@@ -22,8 +22,8 @@ k_0(
   const tx::Global<tx::u32> s_flags(s_flags_data, "s_flags");
   TX_DYN_SMEM(smem);
   const tx::Shared<tx::f32, tx::Fixed<256, 32, 1>> s_slots(smem + 0, 512, "s_slots");
-  const tx::Shared<tx::f64> s_hand(smem + 2048, 65, "s_hand");
-  const tx::Shared<tx::i32> turns_turn(smem + 2568, 1, "turns");
+  const tx::Shared<tx::f64> s_hand(smem + 2048, 64, "s_hand");
+  const tx::Shared<tx::i32> turns_turn(smem + 2560, 1, "turns");
   const int lane = tx::lane();
   const int warp = tx::warp();
   if (tx::thread() == 0) turns_turn.store(0, tx::take_turn(turns, 0, 8192));
