@@ -6,6 +6,8 @@ A[idx[i], k], read from data             A(tx::gathered<int>(idx(i), 16), k)
 for an instruction on many elements      A, i * 24 + k
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from texpr.codegen.cuda import index as ix
@@ -14,7 +16,7 @@ from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
 from texpr.codegen.cuda.held import register
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
-from texpr.grammar.ast import Gather, Read, Subscript
+from texpr.grammar.ast import Gather, IndexExpr, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
@@ -22,6 +24,8 @@ from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.views import View
+
+CHUNK_WORDS = 4  # of 4 bytes in 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +42,38 @@ class Element:
 
 
 class Access:
-    """The elements that the text at a cursor names. `touched` is set where one is named that lies in memory."""
+    """The elements that the text at a cursor names. `touched` is set where one is named that lies in memory. Loads at
+    any address begin in the `word` of that name, where there is one."""
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor, self.frame, self.out = cursor, cursor.frame, cursor.out
         self.tensors = self.frame.tensors
         self.touched = False
         self.span = NO_SPAN
+        self.word = ""
 
     def around(self, *, strict: bool, fast: bool = False) -> Surroundings:
         """What value trees need of the kernel here."""
         scope = self.cursor.scope
         return Surroundings(scope=scope, read=self.read, strict=strict, temporary=self._temporary, fast=fast)
+
+    @property
+    def shifted(self) -> str:
+        """The call that makes one access of two chunks."""
+        return f".in_word({self.word}).shifted()" if self.word else ".shifted()"
+
+    @contextmanager
+    def in_word(self, word: IndexExpr | None) -> Iterator[None]:
+        """The block of what stands for each word of a chunk, where loads at any address begin in one of them."""
+        if word is None:
+            yield
+            return
+        name = self.word = self.frame.names.new("word")
+        mine = self.out.use(self.cursor.term(word), ix.SUM)
+        each = f"TX_UNROLL for (int {name} = 0; {name} < {CHUNK_WORDS}; ++{name})"
+        with self.out.block(each), self.out.block(f"if ({name} == {mine})"):
+            yield
+        self.word = ""
 
     def begin(self, span: Span) -> None:
         """A line that comes from there is about to be made."""

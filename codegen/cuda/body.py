@@ -222,7 +222,7 @@ class _Body:
         elif loop.unroll_by is not None:
             head = f"TX_UNROLL_BY({loop.unroll_by}) {head}"
         self._explain_all(loop.body)
-        with self.out.block(head), self.cursor.nested(looped=True, unrolled=unrolled):
+        with self.access.in_word(loop.word), self.out.block(head), self.cursor.nested(looped=True, unrolled=unrolled):
             self.cursor.know(loop.index, index)
             if write is None:
                 self.nodes(loop.body)

@@ -92,7 +92,7 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     value = f"{verb}({listed(own, where, first, wanted, room)})"
     if chunks:
         return f"{chunks}({number}) = {value};"
-    return f"tx::put({register}, {number}, {value}{'' if mixed else '.shifted()'});"
+    return f"tx::put({register}, {number}, {value}{'' if mixed else access.shifted});"
 
 
 def chunk_call(copy: Copy, access: Places) -> str:
@@ -149,7 +149,7 @@ def shift_call(copy: Copy, access: Places, chunks: str) -> str:
     """The call that gives the registers of a copy what its chunks hold."""
     _, _, held = sides(copy, access)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=True)
-    return f"tx::put({register}, {number}, {chunks}({number}).shifted());"
+    return f"tx::put({register}, {number}, {chunks}({number}){access.shifted});"
 
 
 def fill_call(copy: Copy, access: Places) -> str:

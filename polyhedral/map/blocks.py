@@ -39,6 +39,7 @@ from texpr.polyhedral.map.reductions import Team, split
 from texpr.polyhedral.map.row_clusters import by_ranks, of_clusters, rank_of
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.row_vectors import tell_vectors
+from texpr.polyhedral.map.row_words import row_word
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.map.warp_each import by_warps, warp_digit
@@ -58,7 +59,7 @@ def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
     place_in(draft, nest.body, choice.memory, block_level=True, outer=nest.indices, ranges=ranges)
     rank = rank_of(draft, choice) if choice.cluster > 1 else None
     body = _Block(draft, nest.indices, choice, nest.body).nodes(nest.body)
-    body = body if rank is None else tell_vectors(draft, body)
+    body = body if rank is None else bound_once(draft, tell_vectors(draft, body))
     warp, uniform = warp_digit(draft, choice.grid[0], choice), Scope.BLOCK
     for digit in warp:
         body, uniform = by_warps(draft, digit, bound_once(draft, body)), Scope.WARP
@@ -181,7 +182,9 @@ class _Block:
             Define(index=names.get(p.index, p.index), digits=(*((own,) if own else ()), *reversed(mine)), offset=begin)
             for p, own, mine in zip(nest.pars, serial, told, strict=True)
         )
-        nodes = (*(shares.threads if shares is not None else ()), *defines, *nodes)
+        arrived = tile.arrived(par) if tile is not None else ()
+        nodes = (*arrived, *(shares.threads if shares is not None else ()), *defines, *nodes)
+        word = row_word(draft, nest, tile, self.outer + nest.indices) if tile is not None else None
         for p, digit in reversed(list(zip(nest.pars, serial, strict=True))):
             if digit is not None:
                 draft.digits.append(digit)
@@ -194,10 +197,11 @@ class _Block:
                         digit=digit,
                         unroll=asked.whole,
                         unroll_by=asked.by,
+                        word=word.word if word is not None else None,
                         span=p.span,
                     ),
                 )
-        return nodes
+        return nodes if word is None else (word.lead, *nodes)
 
     def _serial_digit(self, par: Par, extent: IndexExpr, covered: int) -> Digit | None:
         tile = self.tiles.get(par.index)

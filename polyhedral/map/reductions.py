@@ -212,7 +212,7 @@ def _partial(
         inside = inside if tile is None else tile.unless_whole(draft.kernel, loop.extent, own, inside)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
     define = Define(index=first, digits=(*places, *own, *reversed(shares.digits)), offset=shares.begin)
-    nodes = (*shares.threads, define, *nodes)
+    nodes = (*(tile.arrived(loop) if tile is not None else ()), *shares.threads, define, *nodes)
     for digit in (*own, *(() if stride is None else (stride,))):
         nodes = (_serial(digit, nodes, loop.span, unroll=tile is not None),)
     for define, digit in around:

@@ -175,7 +175,8 @@ class Rounds:
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in (*held.values(), *alone.values()))
         loads = self._loads(wide, held, alone) if crew.origin is None else self._by_chunks(wide, held, alone)
-        return (*fresh, *loads, *nodes)
+        nodes = (*fresh, *loads, *nodes)
+        return self._inside(IndexVar(name=self.first), nodes) if idle and not self.exact else nodes
 
     def change(self) -> Change:
         """How a statement is run: its updates go to registers, those of the neighbour at hand."""

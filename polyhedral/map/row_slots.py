@@ -14,7 +14,8 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, element_width
 from texpr.polyhedral.target import RESERVED_BYTES, Target
 
-PARTS_BYTES = 2048  # of a block, for partial results
+PARTS_BYTES = 2048  # of a block, for partial results, but of each thread no more than
+PART_BYTES = 8
 
 
 def slot_bytes(problem: Problem, held: Held, width: int, threads: int) -> int:
@@ -24,9 +25,10 @@ def slot_bytes(problem: Problem, held: Held, width: int, threads: int) -> int:
     )
 
 
-def slot_room(target: Target, resident: int) -> int:
+def slot_room(target: Target, resident: int, threads: int) -> int:
     """What each of so many blocks on a multiprocessor has for slots."""
-    return min(target.shared_bytes, target.resident_bytes // resident - RESERVED_BYTES) - PARTS_BYTES
+    room = min(target.shared_bytes, target.resident_bytes // resident - RESERVED_BYTES)
+    return room - min(PARTS_BYTES, PART_BYTES * threads)
 
 
 def in_chunks(problem: Problem, held: Held, width: int, line: int) -> bool:

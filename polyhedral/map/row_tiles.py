@@ -7,7 +7,8 @@
       for k_1_vector < 4  (unrolled)
         S1: s_part += exp(X_row[4*k_1_serial + k_1_vector] - m)
 
-The loops over a row give every thread the same iterations, so it reads what it loaded itself.
+The loops over a row give every thread the same iterations, so it reads what it loaded itself. Runs in slots come one
+after the other, and the first loop over the row waits for each of them when it gets there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,7 +44,7 @@ from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.sync import Close, GroupKind, WaitGroup
-from texpr.polyhedral.mapped.tree import Define, Fresh, Lead, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 
 
@@ -63,7 +64,7 @@ class RowTile:
     """`rounds` runs of `width` neighbours of each element, in the registers of that name, in which the threads cover so
     many iterations. The runs are counted from a line of memory where there is an index `lead`. Those that are `packed`
     stay so: a thread has no register for each of their elements. Where the row lies in `slots` of each
-    thread, named by registers, these have the run at hand."""
+    thread, named by registers, these have the run at hand; the `first` loop over it waits for them."""
 
     registers: Mapping[RowElement, str]
     rounds: int
@@ -73,6 +74,7 @@ class RowTile:
     asks: bool = False
     packed: frozenset[str] = frozenset()
     slots: Mapping[str, str] = field(default_factory=dict)
+    first: str = ""
 
     @property
     def begin(self) -> IndexExpr:
@@ -151,6 +153,14 @@ class RowTile:
             )
         return tuple(found)
 
+    def arrived(self, loop: Seq | Par) -> tuple[Node, ...]:
+        """What waits for a thread's runs, in the turn of each of them: an empty group in each turn makes them as many
+        as have to be over before the next one."""
+        if not self.slots or loop.index != self.first:
+            return ()
+        kind = GroupKind.CP_ASYNC
+        return WaitGroup(kind=kind, behind=self.rounds - 1), *((Close(kind=kind),) if self.rounds > 1 else ())
+
     def _within(self, draft: Draft, loop: Seq | Par, first: IndexExpr, part: IndexExpr | None) -> Within | None:
         """Which elements of a run of slots there are."""
         known = constant_value(loop.extent)
@@ -210,6 +220,7 @@ def make_tile(
         asks=bound and (wrote or not narrow),
         packed=frozenset(narrow if bound and not row.line and not row.slots else ()),
         slots=slots,
+        first=row.indices[0],
     )
 
 
@@ -223,10 +234,13 @@ def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: in
     draft.digits += shares.band.all
     first = Define(index=index, digits=tuple(reversed(shares.digits)), offset=shares.begin)
     fresh: tuple[Node, ...] = tuple(Fresh(buffer=n, packed=n in tile.packed) for n in tile.registers.values())
-    loads: tuple[Node, ...] = tuple(_load(draft, tile, e, index, shares, loop) for e in tile.registers)
+    part = draft.names.fresh(f"{index}_part") if tile.slots else ""
+    loads: tuple[Node, ...] = tuple(_load(draft, tile, e, index, shares, loop, part) for e in tile.registers)
     if tile.slots:
         fresh = tuple(Fresh(buffer=name) for name in tile.slots.values())
-        loads = (*loads, Close(kind=GroupKind.CP_ASYNC), WaitGroup(kind=GroupKind.CP_ASYNC))
+        loads = (*loads, Close(kind=GroupKind.CP_ASYNC))
+        if tile.rounds > 1:
+            loads = (Loop(index=part, extent=const(tile.rounds), body=loads, unroll=True, span=loop.span),)
     if tile.lead is None:
         return (*fresh, *shares.threads, first, *loads)
     name, subscripts = next(iter(tile.registers))
@@ -235,16 +249,18 @@ def load_row(draft: Draft, tile: RowTile, row: Row, loop: Seq | Par, threads: in
     return (*fresh, Lead(index=tile.lead, of=start, bytes=row.line), *shares.threads, first, *loads)
 
 
-def _load(draft: Draft, tile: RowTile, element: RowElement, index: str, shares: Shares, loop: Seq | Par) -> Copy:
-    """The loads of an element, as wide as its layout lets them be. What lies before a line's row and behind it is 0, so
-    that who does not ask where the row ends computes with something."""
+def _load(
+    draft: Draft, tile: RowTile, element: RowElement, index: str, shares: Shares, loop: Seq | Par, of: str
+) -> Copy:
+    """The loads of an element, as wide as its layout lets them be; into slots those `of` one part, by its name. What
+    lies before a line's row and behind it is 0, so that who does not ask where the row ends computes with something."""
     fresh, dtype = draft.names.fresh, draft.kernel.buffer(element[0]).dtype
     element_here = named(element, index)
     width = min(tile.width, element_width(draft.problem, element_here, index, tile.origin(index)))
     chunk = ACCESS_BYTES // dtype.size_bytes
     funnel = width < chunk <= tile.width and is_run(draft.problem, element_here, index)
     width = chunk if funnel else width
-    part, access, each = (fresh(f"{index}_{word}") for word in ("part", "access", "element"))
+    part, access, each = of or fresh(f"{index}_part"), fresh(f"{index}_access"), fresh(f"{index}_element")
     several = {part: (tile.rounds, tile.width), access: (tile.width // width, width)}
     over = {name: count for name, (count, _) in several.items() if count > 1}
     held = _total((IndexVar(name=name), several[name][1]) for name in over)
@@ -277,7 +293,10 @@ def _load(draft: Draft, tile: RowTile, element: RowElement, index: str, shares: 
         id=fresh(f"{index}_load"),
         source=array,
         target=target,
-        over=(*((name, const(count)) for name, count in over.items()), (each, const(width))),
+        over=(
+            *((name, const(count)) for name, count in over.items() if name != of),
+            (each, const(width)),
+        ),
         within=within,
         access=Access.FUNNEL if funnel else Access.ALIGNED if width * dtype.size_bytes > 1 else Access.EACH,
         completion=Completion.CP_ASYNC if tile.slots else Completion.NOW,

@@ -23,7 +23,7 @@ from texpr.polyhedral.map.crew import Crew
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.vectors import Element, at
 from texpr.polyhedral.mapped.candidate import Parted
-from texpr.polyhedral.mapped.places import Digit
+from texpr.polyhedral.mapped.places import Digit, Scope
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.names import stem
@@ -93,11 +93,27 @@ class RowsBeside:
         return {digit.index: IndexVar(name=digit.name) for digit in self.digits}
 
     def each(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The nodes for every row that there is."""
+        """The nodes for every row that there is. Of one index none is asked for where all rows of a thread are."""
+        crew, (first, *others) = self.crew, self.digits
+        cut = crew.cut_of(first.index)
+        if others or cut is None:
+            return self._each(nodes, asks=True)
+        end = add(IndexVar(name=crew.firsts[first.index]), first.radix)
+        return (
+            Guard(
+                condition=Compare(op=CompareOp.LE, left=end, right=cut),
+                body=self._each(nodes, asks=False),
+                orelse=self._each(nodes, asks=True),
+                uniform=Scope.BLOCK,
+                span=crew.span,
+            ),
+        )
+
+    def _each(self, nodes: tuple[Node, ...], *, asks: bool) -> tuple[Node, ...]:
         crew = self.crew
         for digit in reversed(self.digits):
             cut = crew.cut_of(digit.index)
-            if cut is not None:
+            if asks and cut is not None:
                 there = Compare(op=CompareOp.LT, left=IndexVar(name=digit.index), right=cut)
                 nodes = (Guard(condition=there, body=nodes, padding=True, span=crew.span),)
             define = Define(index=digit.index, digits=(digit,), offset=IndexVar(name=crew.firsts[digit.index]))

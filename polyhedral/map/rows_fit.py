@@ -45,7 +45,9 @@ def _row(problem: Problem, stmts: tuple[Stmt, ...], choice: Blocks, row: Row) ->
     if row.slots and held is not None:
         if not in_chunks(problem, held, width, row.line):
             yield f"`rows`: what {named} read does not come to slots of shared memory in whole chunks"
-        if slot_bytes(problem, held, width, choice.team) > slot_room(problem.target, max(1, choice.resident)):
+        if slot_bytes(problem, held, width, choice.team) > slot_room(
+            problem.target, max(1, choice.resident), choice.team
+        ):
             yield f"`rows`: {named} read more than the slots of so many blocks on a multiprocessor have room for"
     elif held is None or held_bytes(problem, held, width) > HELD_BYTES:
         yield f"`rows`: {named} read nothing that {HELD_BYTES} bytes of a thread's registers can hold"

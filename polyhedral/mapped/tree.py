@@ -69,7 +69,8 @@ class Loop:
     """A loop inside one thread: over a serial or vector digit, or over a `seq` (`digit` None), or over a whole par
     index that is run serially (`digit` None, `parallel` True). `index` is the variable's name; it runs from 0 to
     extent - 1. `unroll` asks for complete unrolling, `unroll_by` for so many iterations at a time (1: for none);
-    `vector` says the iterations are independent and contiguous."""
+    `vector` says the iterations are independent and contiguous. In the whole loop loads at any address begin in this
+    `word` of their chunks, where it is written out for each."""
 
     index: str
     extent: IndexExpr
@@ -79,6 +80,7 @@ class Loop:
     unroll: bool = False
     unroll_by: int | None = None
     vector: bool = False
+    word: IndexExpr | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

@@ -184,8 +184,8 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
         match node:
             case Define(offset=offset):
                 found |= names(offset)
-            case Loop(extent=extent):
-                found |= names(extent)
+            case Loop(extent=extent, word=word):
+                found |= names(extent) | (frozenset() if word is None else names(word))
             case Lead(of=of):
                 found |= subscript_names(of.subscripts)
             case _ if isinstance(node, Operator):

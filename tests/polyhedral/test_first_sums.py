@@ -58,6 +58,11 @@ def test_a_warp_of_several_binds_its_sum_once() -> None:
     assert written(SHORT, M=65536) == ["S1_out"]
 
 
+def test_a_cluster_binds_its_sum_once() -> None:
+    long = SHORT.replace("256", "100003")
+    assert written(long, M=257) == ["S1_out"]
+
+
 def test_a_sum_of_nothing_is_bound_in_the_other_arm() -> None:
     assert re.search(r"else\n +S0: S\[i\] = a constant", show(mapped(DYNAMIC, M=4096)))
 

@@ -20,7 +20,7 @@ from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choices, Combin
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.sync import Acquire, Action, Barrier
+from texpr.polyhedral.mapped.sync import Acquire, Action, Barrier, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.mapped.walks import launches, map_nodes, of_kind, operators
 from texpr.polyhedral.orders.check import check_orders
@@ -63,10 +63,11 @@ def reads(program: MappedProgram, name: str) -> int:
 
 
 def test_a_row_for_which_a_block_has_no_room_is_held_by_a_cluster() -> None:
-    for dtype, ranks, resident in (("f32", 8, 3), ("bf16", 8, 4)):
+    for dtype, ranks, threads, resident in (("f32", 8, 256, 3), ("bf16", 8, 128, 8)):
         program = mapped(SOFTMAX.format(t=dtype, m=257, n=100003))
         choice, launch = one(program.candidate)[1], only_launch(program)
-        assert (choice.cluster, choice.threads, choice.resident) == (ranks, 256, resident)
+        assert (choice.cluster, choice.threads, choice.resident) == (ranks, threads, resident)
+        assert all(row.slots for row in choice.rows) == (dtype == "bf16")
         assert (launch.cluster, reads(program, "X")) == ((ranks, 1, 1), 1)
     assert one(mapped(SOFTMAX.format(t="f32", m=8192, n=32000)).candidate)[1].cluster == 4
     assert one(mapped(SOFTMAX.format(t="bf16", m=8192, n=32000)).candidate)[1].cluster == 1
@@ -117,7 +118,8 @@ def test_blocks_wait_for_their_cluster_behind_the_loads_of_their_rows() -> None:
     for text in (TOTAL.format(m=257, n=100003), SOFTMAX.format(t="bf16", m=257, n=100003)):
         body = only_launch(mapped(text)).body
         waits = [n for n, node in enumerate(body) if isinstance(node, Barrier) and node.action is Action.WAIT]
-        loads = [n for n, node in enumerate(body) if isinstance(node, Copy)]
+        loads = [n for n, node in enumerate(body) if any(c.source.buffer == "X" for c in of_kind((node,), Copy))]
+        loads = [n for n in loads if not any(of_kind((body[n],), WaitGroup))]  # the loop that goes over what came
         sends = [n for n, node in enumerate(body) if isinstance(node, Guard) and any(of_kind(node.body, Acquire))]
         assert max(loads) < waits[0] < sends[0]
 

@@ -6,17 +6,22 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from emitted import Emitted
 from stages import mapped, only_launch
 
-from texpr.grammar.diagnostics import TExprError
+from texpr.codegen.host_run import HostModule
+from texpr.grammar.diagnostics import InternalError, TExprError
+from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.walks import every_node, operators
+from texpr.polyhedral.mapped.sync import Barrier, Close, WaitGroup
+from texpr.polyhedral.mapped.tree import Loop, Node
+from texpr.polyhedral.mapped.walks import every_node, map_launches, map_nodes, of_kind, operators
+from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
 SOFTMAX = """kernel k(X: {t}[M, {n}], Y: {t}[M, {n}]) {{ par M i {{
@@ -90,6 +95,42 @@ def test_a_thread_waits_for_its_own_slots_alone() -> None:
     barriers = [node for node in every_node(body) if isinstance(node, Barrier) and node.scope is Scope.BLOCK]
     assert [c.source.buffer for c in brought] == ["X"] and len(barriers) == 2  # of two sums over two warps
     assert not any(c.source.buffer == "X" for c in operators(body) if isinstance(c, Copy) and c not in brought)
+
+
+def test_runs_are_waited_for_one_by_one_in_the_first_loop_over_them() -> None:
+    """As many groups are left on their way as there are runs behind: an empty one counts for each that came."""
+    body = only_launch(in_slots(SOFTMAX.format(t="f32", n=1027), 64)).body
+    loops = [node for node in body if isinstance(node, Loop)]
+    (brought,) = (loop for loop in loops if any(c.completion is Completion.CP_ASYNC for c in of_kind(loop.body, Copy)))
+    waiting = [loop for loop in loops if any(of_kind(loop.body, WaitGroup))]
+    rounds = constant_value(brought.extent)
+    assert rounds == 5 and len(list(of_kind(brought.body, Close))) == 1 and len(waiting) == 1
+    wait, empty = waiting[0].body[:2]
+    assert isinstance(wait, WaitGroup) and isinstance(empty, Close) and wait.behind == rounds - 1
+
+
+@pytest.mark.parametrize("less", [1, 2])
+def test_a_wait_for_fewer_runs_is_missed(less: int) -> None:
+    program = in_slots(SOFTMAX.format(t="f32", n=1027), 64)
+
+    def late(node: Node) -> Node:
+        return replace(node, behind=node.behind + less) if isinstance(node, WaitGroup) else node
+
+    check_orders(program)
+    hasty = map_launches(program.host, lambda one: replace(one, body=map_nodes(one.body, late)))
+    with pytest.raises(InternalError):
+        check_orders(replace(program, host=hasty))
+
+
+def test_their_text_computes_the_same() -> None:
+    program = in_slots(NORM.format(t="bf16", n=1027), 64)
+    random = np.random.default_rng(3)
+    x, g = (random.standard_normal(shape).astype(TYPES["bf16"]) for shape in ((2, 1027), (1027,)))
+    arrays = {"X": x, "G": g, "Y": np.full((2, 1027), np.nan).astype(x.dtype)}
+    emitted = Emitted(program)
+    assert emitted.source.count("tx::cp_async_wait<2>();") == 1
+    assert emitted.run(HostModule(emitted.source), arrays) is None
+    assert np.abs(arrays["Y"].astype(float) - want(NORM, x, g)).max() < 4e-2
 
 
 def test_a_candidate_says_where_its_rows_are() -> None:

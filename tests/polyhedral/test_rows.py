@@ -254,3 +254,21 @@ def test_more_blocks_than_there_is_room_for_or_than_the_author_asks_for_are_refu
     ((name, choice),) = program.candidate.launches.items()
     with pytest.raises(TExprError, match=why):
         mapped(text, choices=replace(program.candidate, launches={name: replace(choice, resident=100)}), M=2)
+
+
+LAYER = """kernel k(X: {t}[M, {n}], G: {t}[{n}], Y: {t}[M, {n}]) {{ par M i {{
+    let m = (sum {n} k {{ f32(X[i, k]) }}) / {n}.0
+    let v = sum {n} k {{ (f32(X[i, k]) - m) * (f32(X[i, k]) - m) }}
+    par {n} j {{ Y[i, j] = {t}((f32(X[i, j]) - m) * rsqrt(v / {n}.0 + 1.0e-5) * f32(G[j])) }}
+}} }}"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "resident"), [("bf16", 4093, 10), ("f16", 1021, 0), ("bf16", 4096, 0), ("f32", 4093, 0)]
+)
+def test_a_norm_of_narrow_ragged_rows_has_threads_of_64_registers(dtype: str, n: int, resident: int) -> None:
+    program = mapped(LAYER.format(t=dtype, n=n), M=32768)
+    assert isinstance(program.candidate, Candidate)
+    (choice,) = program.candidate.launches.values()
+    assert isinstance(choice, Blocks)
+    assert choice.resident == resident, choice

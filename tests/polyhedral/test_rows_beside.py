@@ -14,7 +14,9 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Parted
 from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -120,3 +122,12 @@ def test_rows_that_no_thread_takes_are_refused(change: dict[str, Any], why: str)
 def test_what_all_rows_read_is_loaded_once() -> None:
     loads = {c.source.buffer: [n for _, n in c.over] for c in of_kind(only_launch(of_rows(TIMES, 4, 8)).body, Copy)}
     assert len(loads["A"]) == 2 and len(loads["x"]) == 1
+
+
+def test_a_thread_without_an_iteration_of_a_turn_loads_nothing() -> None:
+    """Its own iterations are asked for first, and no row is where all are there."""
+    body = only_launch(of_rows(TIMES, 4, 7)).body
+    asked = [g for g in of_kind(body, Guard) if any(of_kind(g.body, Copy)) and not g.orelse]
+    assert [str(g.condition) for g in asked] and all(any(of_kind(g.body, Copy)) for g in asked)
+    (rows,) = (g for g in of_kind(body, Guard) if g.orelse and not any(of_kind((g,), Copy)))
+    assert rows.uniform is Scope.BLOCK and not any(of_kind(rows.body, Guard)) and any(of_kind(rows.orelse, Guard))

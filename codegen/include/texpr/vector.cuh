@@ -308,6 +308,8 @@ struct Chunks {
   int bytes;
 
   TX_FN Vector<T, kCount> shifted() const { return funnel_shift(low, high, bytes); }
+  // The same, known to begin in this word of the first one.
+  TX_FN Chunks in_word(int word) const { return {low, high, 4 * word + (sizeof(T) < 4 ? bytes & 3 : 0)}; }
 };
 
 // The chunks of kAll registers, each pair under the number of its first register, a constant once loops are unrolled.
