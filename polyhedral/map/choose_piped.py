@@ -245,11 +245,46 @@ def is_large(problem: Problem, product: MatrixProduct) -> bool:
     return min(rows, columns) >= LEAST_SIDE or LEAST_BUSY * shares * tiles >= problem.target.multiprocessors
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Numbers:
+    """What `product` is at the representative sizes, for all its tiles: how many lines of the L2 cache rows of both
+    factors take for each of their own, `others` as many products, and what `finish_of` says."""
+
+    product: MatrixProduct
+    rows: int
+    columns: int
+    depth: int
+    whole_rows: int
+    others: int
+    steps: int
+    lines: tuple[float, ...]
+    finish: tuple[int, int]
+
+
+def _numbers(problem: Problem, product: MatrixProduct) -> _Numbers:
+    return problem.once(("numbers of a product", id(product)), lambda: _found_numbers(problem, product))
+
+
+def _found_numbers(problem: Problem, product: MatrixProduct) -> _Numbers:
+    rows, columns, depth = product.sizes(problem)
+    return _Numbers(
+        product=product,
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        whole_rows=_whole_rows(problem, product),
+        others=prod(problem.representative(par.extent, {}) for par in product.others),
+        steps=problem.representative(product.steps, {}),
+        lines=tuple(LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns)),
+        finish=finish_of(product),
+    )
+
+
 def _clusters(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> int:
     """The clusters of tiles that there are, of so many rows (0: of all)."""
-    rows, columns = own_rows or _whole_rows(problem, product), product.sizes(problem)[1]
-    others = prod(problem.representative(par.extent, {}) for par in product.others)
-    return -(-rows // (tile.rows * tile.cluster)) * -(-columns // tile.columns) * others
+    of = _numbers(problem, product)
+    rows = own_rows or of.whole_rows
+    return -(-rows // (tile.rows * tile.cluster)) * -(-of.columns // tile.columns) * of.others
 
 
 def _at_once(problem: Problem, tile: Tile) -> int:
@@ -268,10 +303,10 @@ def _whole_rows(problem: Problem, product: MatrixProduct) -> int:
 def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> tuple[float, float, int]:
     """How long a launch takes, about, of so many rows (0: of all), how long if memory took no time, and how often the
     larger factor is brought."""
-    rows, columns, depth = product.sizes(problem)
-    rows = own_rows or rows
+    of = _numbers(problem, product)
+    rows, columns, depth, others = own_rows or of.rows, of.columns, of.depth, of.others
     waves = -(-_clusters(problem, product, tile, own_rows) // _at_once(problem, tile))
-    own, shared = (LINES if _begins_between(problem, f) else 1.0 for f in (product.rows, product.columns))
+    own, shared = of.lines
     if tile.columns % PANEL and not product.columns.k_contiguous:
         shared *= HALF_LINES
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
@@ -283,8 +318,8 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
         width = paired_columns(tile.columns, product.sums)
         step *= PIECES if product.window.loops else next(cost for most, cost in PORTIONS if width > most)
     area = tile.rows * wide / AREA
-    (operations, reads), around = finish_of(product), TILE_US + AREA_US * area
-    steps = -(-problem.representative(product.steps, {}) // tile.split)
+    (operations, reads), around = of.finish, TILE_US + AREA_US * area
+    steps = -(-of.steps // tile.split)
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
     products, finish = steps * step * CYCLE_US, (FINISH_US * operations + READ_US * reads) * area
     if tile.alternate:
@@ -295,7 +330,6 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
     else:
         taken = waves * (around + finish + products)
     found = CLUSTER_US[tile.cluster] + MEETING_US * sent + taken
-    others = prod(problem.representative(par.extent, {}) for par in product.others)
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
     often = 0
