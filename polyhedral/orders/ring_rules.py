@@ -39,6 +39,7 @@ class RingRules:
     copied: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)  # cp.async copies of each thread
     filled: dict[tuple[str, int], int] = field(default_factory=dict)  # buffer and event -> turn that it writes
     read: dict[tuple[str, int], int] = field(default_factory=dict)
+    touched: dict[tuple[int, int], list[tuple[Pipe, str, bool, bool]]] = field(default_factory=dict)  # by launch, node
 
     def event(self, node: Acquire | Drain | Commit | Wait | Release | Skip, number: int, event: Event) -> None:
         pipe = self._pipe(event, node.pipe)
@@ -168,19 +169,31 @@ class RingRules:
         """Which turns of pipes an operator fills and reads."""
         node = event.node
         assert isinstance(node, Operator)
-        for pipe in self.points.trace.launches[event.launch].pipes:
-            for buffer in pipe.buffers:
-                if any(read.buffer == buffer for read in node.reads):
-                    turn = self.read[buffer, number] = self._last("wait", pipe, event)
-                    self.slots.reads(pipe, (event.launch, buffer, event.block), turn, number)
-                if any(name == buffer for name, _ in node.writes):
-                    turn = self.filled[buffer, number] = self._last("acquire", pipe, event)
-                    if not goes_on_alone(node):
-                        self.slots.writes((event.launch, buffer, event.block), turn, number)
-                    if self.filled[buffer, number] == self._last("commit", pipe, event):
-                        self.findings.fault(f"{node.id} writes to {pipe.name} outside of a turn", event.span)
-                if self.read.get((buffer, number), 0) < 0:
-                    self.findings.fault(f"{node.id} reads {buffer} before a turn is waited for", event.span)
+        key = (event.launch, id(node))
+        if key not in self.touched:
+            self.touched[key] = self._touched(node, event.launch)
+        for pipe, buffer, reads, writes in self.touched[key]:
+            if reads:
+                turn = self.read[buffer, number] = self._last("wait", pipe, event)
+                self.slots.reads(pipe, (event.launch, buffer, event.block), turn, number)
+            if writes:
+                turn = self.filled[buffer, number] = self._last("acquire", pipe, event)
+                if not goes_on_alone(node):
+                    self.slots.writes((event.launch, buffer, event.block), turn, number)
+                if self.filled[buffer, number] == self._last("commit", pipe, event):
+                    self.findings.fault(f"{node.id} writes to {pipe.name} outside of a turn", event.span)
+            if self.read.get((buffer, number), 0) < 0:
+                self.findings.fault(f"{node.id} reads {buffer} before a turn is waited for", event.span)
+
+    def _touched(self, node: Operator, launch: int) -> list[tuple[Pipe, str, bool, bool]]:
+        """The buffers of pipes that an operator touches, and whether it reads and writes them."""
+        reads, writes = {read.buffer for read in node.reads}, {name for name, _ in node.writes}
+        return [
+            (pipe, buffer, buffer in reads, buffer in writes)
+            for pipe in self.points.trace.launches[launch].pipes
+            for buffer in pipe.buffers
+            if buffer in reads | writes
+        ]
 
     def end(self) -> None:
         """What does not come out: turns that are never full, or never free, and some too often."""
