@@ -47,7 +47,7 @@ def shifted(problem: Problem, nest: Nest, choice: Scanned, one: Scan) -> tuple[W
     if choice.along in choice.shared_out or not choice.deal or choice.deal[0][0] != choice.along:
         return ()
     index, (_, lanes), width = choice.along, choice.deal[0], choice.widths.get(choice.along, 1)
-    if lanes % problem.target.warp_size:
+    if lanes % problem.target.warp_size or choice.ahead > problem.target.warp_size:  # a lane brings the end of a row
         return ()
     found = shifted_along(problem, nest, one, index)
     return found if found and found[0].whole == width else ()
