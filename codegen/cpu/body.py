@@ -1,6 +1,6 @@
 """The body of a launch as Numba Python: loops, guards, and one or two lines for each statement."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -45,11 +45,8 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 ]
                 parts += [] if offset == ZERO else [names.text(offset, SUM)]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
-            case Split(index=index, source=source, stride=stride, radix=radix):
-                text = names.value(source)
-                if stride != IndexConst(value=1):
-                    text += f" // {names.text(stride, ATOM)}"
-                writer.line(f"{names.of('value', index)} = {text} % {names.text(radix, ATOM)}")
+            case Split():
+                _emit_split(node, names.value(node.source), context)
             case Fresh(buffer=buffer):
                 fresh = context.tensor(buffer)
                 if fresh.scalar:
@@ -75,6 +72,27 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 assert_never(node)
 
 
+def _emit_split(digit: Split, counter: str, context: Context) -> None:
+    """A digit of a counter."""
+    names, text = context.names, counter
+    if digit.stride != IndexConst(value=1):
+        text += f" // {names.text(digit.stride, ATOM)}"
+    context.writer.line(f"{names.of('value', digit.index)} = {text} % {names.text(digit.radix, ATOM)}")
+
+
+def _emit_counted(digits: Sequence[Split], context: Context) -> None:
+    """The digits of the next number, the fastest first: divisions take as long as short rows do."""
+    if not digits:
+        return
+    (first, *more), writer = digits, context.writer
+    name = context.names.value(first.index)
+    writer.line(f"{name} += 1")
+    if more:
+        with writer.block(f"if {name} == {context.names.text(first.radix, ATOM)}:"):
+            writer.line(f"{name} = 0")
+            _emit_counted(more, context)
+
+
 def declaration(tensor: CpuTensor) -> str:
     """The line that gives a scalar local its type; its value is never read before a bind."""
     return f"{tensor.identifier} = {constant_text(0, tensor.dtype)}"
@@ -94,9 +112,13 @@ def _emit_range(loop: Range, context: Context) -> None:
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.
         high = f"{high} * opaque(1)" if isinstance(loop.high, IndexConst) else f"opaque({high})"
     limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
+    digits = [node for node in loop.body if isinstance(node, Split) and node.source == loop.index]
+    for digit in digits:
+        _emit_split(digit, names.text(loop.low, ATOM), context)
     around, context.turn = context.turn, names.of("value", loop.index)
     with writer.block(f"for {context.turn} in range({limits}):"):
-        emit_body(loop.body, context)
+        emit_body(tuple(node for node in loop.body if node not in digits), context)
+        _emit_counted(tuple(reversed(digits)), context)
     context.turn = around
     for tally in tallies:
         _leave_tally(tally, context)

@@ -251,6 +251,8 @@ def _is_parallel(block: Launch, blocks: IndexExpr, each: IndexExpr | None) -> bo
 
 def _is_small(blocks: IndexExpr, each: IndexExpr | None, names: Names) -> str:
     """The condition under which a call stays on its thread; none where emission decided, or nothing is known."""
-    if each is None or (isinstance(blocks, IndexConst) and isinstance(each, IndexConst)):
-        return ""
-    return f"blocks * {names.text(each, ATOM)} < {SERIAL_OPERATIONS}"
+    alone = "" if isinstance(blocks, IndexConst) else "blocks < 2"  # no other core has anything to do
+    if each is None or (not alone and isinstance(each, IndexConst)):
+        return alone
+    work = f"blocks * {names.text(each, ATOM)} < {SERIAL_OPERATIONS}"
+    return f"{alone} or {work}" if alone else work

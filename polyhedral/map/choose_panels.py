@@ -5,11 +5,12 @@
 Registers hold 6 by 4 vectors of 64 bytes of sums, beside the vectors of one product, or as many in another shape where
 that leaves less of the last panel empty; a machine with fewer registers takes a panel in pieces. Tiles are as large as
 the second nearest cache has room for their panels, for each element that is packed is then used for as many products,
-and smaller where there are few of them for many cores.
+and smaller where there are few of them for many cores, or calls tell how many.
 """
 
 from math import prod
 
+from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.bands import has_block_level
 from texpr.polyhedral.map.contracted_tiles import nearest
 from texpr.polyhedral.map.contraction import Contraction, contracted_nest, contractions
@@ -60,7 +61,8 @@ def _panels(problem: Problem, region: Region, one: Contraction) -> Panels | None
     across = next(side.index for side in one.sides if side.index != along)
     rows, columns = _each(sizes[along], one.dtype.size_bytes)
     each = {across: rows, along: columns}
-    for rows, row_bytes in TILES:
+    free = any(constant_value(side.extent) is None for side in one.sides)
+    for rows, row_bytes in TILES[-1:] if free else TILES:  # calls of any size have tiles for several cores
         most = {across: rows, along: row_bytes // one.dtype.size_bytes}
         counts = {index: -(-sizes[index] // most.get(index, 1)) for index in sizes}
         if prod(counts.values()) >= ENOUGH_TILES:
