@@ -1,6 +1,7 @@
 """Reductions that threads and blocks share out: which launches have them, and what the last block makes of them."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ def choice(found: MappedProgram) -> Choice:
     return only
 
 
+@cache
 def narrowed(text: str, **changes: Any) -> MappedProgram:
     """The program with few threads and blocks, so that small sizes have several of them."""
     bound = {"M": SIZES["M"]} if "par M" in text else {}

@@ -123,16 +123,18 @@ KEPT = {
 def test_a_pick_is_known_by_what_it_does(name: str) -> None:
     body, monoid = PICKED[name]
     text = ROWS.format(body=body).replace(") {", ") where N >= 4 {", 1)
-    assert monoids(mapped(text)) == {monoid}
+    program = mapped(text)
+    assert monoids(program) == {monoid}
     for sizes in ({"M": 3, "N": 70}, {"M": 2, "N": 133}):
-        check(mapped(text), sizes, 5)
+        check(program, sizes, 5)
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_no_function_of_a_pair_stays_in_its_order(name: str) -> None:
     text = ROWS.format(body=KEPT[name])
-    assert not monoids(mapped(text)), name
-    check(mapped(text), {"M": 3, "N": 70}, 5)
+    program = mapped(text)
+    assert not monoids(program), name
+    check(program, {"M": 3, "N": 70}, 5)
 
 
 ARGMAX = """kernel argmax(X: f32[M, N], I: i64[M]) {
