@@ -26,7 +26,7 @@ from texpr.polyhedral.simulate.stage import simulate
 TARGETS = ("cuda:sm_90a", "cpu")
 EVERY = [import_module(found.name) for found in walk_packages(polyhedral.__path__, f"{polyhedral.__name__}.")]
 USERS = [module for module in EVERY if "CHAIN" in vars(module)]
-LONG = ("rows", "columns of a band", "product")  # the programs that the simulator runs with long partials
+LONG = ("rows", "columns of a band")  # the programs that the simulator runs with long partials
 PROGRAMS = {
     "rows": "kernel k(A: f32[M, K], S: f32[M]) { par M i { S[i] = sum K k { A[i, k] } } }",
     "columns": "kernel k(A: f32[K, M], S: f32[M]) { par M i { S[i] = sum K k { A[k, i] } } }",
