@@ -25,8 +25,6 @@ from texpr.polyhedral.simulate.stage import simulate
 
 TARGETS = ("cuda:sm_90a", "cpu")
 EVERY = [import_module(found.name) for found in walk_packages(polyhedral.__path__, f"{polyhedral.__name__}.")]
-USERS = [module for module in EVERY if "CHAIN" in vars(module)]
-LONG = ("rows", "columns of a band")  # the programs that the simulator runs with long partials
 PROGRAMS = {
     "rows": "kernel k(A: f32[M, K], S: f32[M]) { par M i { S[i] = sum K k { A[i, k] } } }",
     "columns": "kernel k(A: f32[K, M], S: f32[M]) { par M i { S[i] = sum K k { A[k, i] } } }",
@@ -283,8 +281,8 @@ def test_a_long_ordered_sum_is_warned_of() -> None:
 )
 def test_sums_in_partials_are_the_sums(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a partial and a bit. Most partials are shorter than those of users: the simulator runs each step."""
-    chain = CHAIN if name in LONG else 128
-    for module in USERS:
+    chain = CHAIN if name in ("rows", "columns of a band") else 128
+    for module in (module for module in EVERY if "CHAIN" in vars(module)):
         monkeypatch.setattr(module, "CHAIN", chain)
     kernel = texpr.parse(PROGRAMS[name]).only.core()
     sizes = {s.name: chain + 8 if s.name == "K" else 2 for s in kernel.sizes}
