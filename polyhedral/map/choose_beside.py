@@ -10,7 +10,7 @@ rows asks a quarter for it. On an H200 the product above runs at .77 of a read i
 
 Of few rows times many a thread has sums of both, so that a weight is converted and scaled once for eight of them, and
 no launch before makes an array of the scaled ones. On an H200 with cold caches, W of i8 (which a sum that only reads
-takes 6.1 us for): 2 rows 8.6 us, 4 rows 10.3, 8 rows 15, where an array took 85; 16 rows, as two times 8, 25 and 87.
+takes 6.1 us for): 2 rows 8.6 us, 4 rows 10.1, 8 rows 15, where an array took 85; 16 rows, as two times 8, 25 and 87.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from math import prod
 
 from texpr.grammar.ast import Gather
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.digits import power_of_two, power_of_two_below
+from texpr.polyhedral.map.digits import power_of_two_below
 from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.parted_fits import parted_fault
 from texpr.polyhedral.map.problem import Problem
@@ -80,7 +80,7 @@ def products_beside(problem: Problem, nest: Nest, sizes: Sequence[int], found: W
     busy = prod(sizes) >= MANY_BESIDE * extents[few] * problem.target.multiprocessors
     if not 2 <= extents[few] <= MOST_FEW or not busy:
         return None
-    rows = {few: min(FEW_BESIDE, power_of_two(extents[few])), many: MANY_BESIDE}
+    rows = {few: -(-extents[few] // -(-extents[few] // FEW_BESIDE)), many: MANY_BESIDE}
     made = replace(
         choice,
         threads=threads,

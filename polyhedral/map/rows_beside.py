@@ -16,18 +16,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, Subscript
+from texpr.grammar.ast import Accumulate, Compare, CompareOp, IndexExpr, IndexVar, Subscript
 from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.crew import Crew
 from texpr.polyhedral.map.objective import WeightedAccess
 from texpr.polyhedral.map.vectors import Element, at
 from texpr.polyhedral.mapped.candidate import Parted
-from texpr.polyhedral.mapped.places import Digit, Scope
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box
+from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.names import stem
-from texpr.polyhedral.walk import subscript_names
+from texpr.polyhedral.walk import read_accesses, subscript_names
 
 
 def takes_rows(crew: Crew, choice: Parted) -> bool:
@@ -110,16 +112,29 @@ class RowsBeside:
         )
 
     def _each(self, nodes: tuple[Node, ...], *, asks: bool) -> tuple[Node, ...]:
+        """Of two indices rows that are none are added, too, where all that they take of memory is in registers, for
+        nobody wants their sums: asked for each of its additions, a row took four times as long."""
         crew = self.crew
         for digit in reversed(self.digits):
             cut = crew.cut_of(digit.index)
-            if asks and cut is not None:
+            if asks and cut is not None and (len(self.digits) == 1 or self._reads(nodes, digit.index)):
                 there = Compare(op=CompareOp.LT, left=IndexVar(name=digit.index), right=cut)
                 nodes = (Guard(condition=there, body=nodes, padding=True, span=crew.span),)
             define = Define(index=digit.index, digits=(digit,), offset=IndexVar(name=crew.firsts[digit.index]))
             body = (define, *nodes)
             nodes = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=crew.span),)
         return nodes
+
+    def _reads(self, nodes: tuple[Node, ...], index: str) -> bool:
+        """Whether nodes read memory at places that an index tells, or do else than update what there is."""
+        buffers = self.crew.draft.buffers
+        leaves = [node.leaf for node in of_kind(nodes, Generic)]
+        reads = [read for leaf in leaves for read in read_accesses(leaf)]
+        alone = all(isinstance(leaf, Accumulate) and buffers[leaf.buffer].memory is Memory.REG for leaf in leaves)
+        return not alone or any(
+            index in subscript_names(read.subscripts) and buffers[read.buffer].memory is not Memory.REG
+            for read in reads
+        )
 
 
 def _number(digits: tuple[Digit, ...], numbers: Mapping[str, IndexExpr]) -> IndexExpr:

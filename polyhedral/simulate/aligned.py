@@ -4,7 +4,8 @@
     unit     2^(top - 13): whole units of the sum and of each product count, and the 14 first bits of the result
 
 What is beyond is cut off. A denormal factor has the exponent of the least normal number; products that are 0 have none.
-So an H200 does it, bit by bit (`tests/atoms/wgmma_cases.py`).
+So `wgmma` of an H200 does it, bit by bit (`tests/atoms/wgmma_cases.py`). Its `mma.sync`, of which an assembler makes
+products of f16, keeps 24 bits; other targets have such an instruction, which is taken to keep no more than 14.
 """
 
 from typing import Any

@@ -12,7 +12,8 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted, Parted
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.walks import launches, of_kind
+from texpr.polyhedral.mapped.tree import Guard
+from texpr.polyhedral.mapped.walks import every_node, launches, of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
 SCALES = {  # of a weight, by what is written there
@@ -96,13 +97,25 @@ def test_a_row_of_either_is_loaded_once_for_all_of_the_other() -> None:
     assert {name: len(over) for name, over in loads.items()} == {"X": 3, "W": 2}
 
 
+def test_rows_that_are_none_are_asked_for_where_memory_is_read_at_them_alone() -> None:
+    """Of m all comes by registers, and s[n] does not."""
+
+    def asked(m: int, n: int) -> int:
+        (launch,) = launches(mapped(text(), beside({"m": 4, "n": 4}), m, n, 512).host)
+        return sum(isinstance(node, Guard) and node.padding for node in every_node(launch.body))
+
+    assert asked(8, 64) == 0
+    assert asked(8, 63) == asked(7, 64) + 1, "of each addition, too"
+
+
 @pytest.mark.parametrize("scale", ["column", "group"])
-@pytest.mark.parametrize("m", [2, 3, 8, 16])
+@pytest.mark.parametrize("m", [2, 3, 8, 13, 16])
 def test_few_rows_take_weights_as_they_lie_in_memory(scale: str, m: int) -> None:
     """One launch, which writes no array of factors."""
     candidate = chosen(text(scale), m)
     (choice,) = candidate.launches.values()
-    assert isinstance(choice, Parted) and choice.patch.keys() == {"m", "n"} and not candidate.moves
+    rows = {2: 2, 3: 3, 8: 8, 13: 7, 16: 8}[m]
+    assert isinstance(choice, Parted) and choice.patch == {"m": rows, "n": 4} and not candidate.moves
 
 
 def test_others_have_their_factors_made_before() -> None:
