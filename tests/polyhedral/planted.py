@@ -12,28 +12,23 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
-import ml_dtypes
-import numpy as np
+from planted_kernels import KERNELS
 from spoil import spoiled
 
-import texpr
 from texpr.codegen.plan import plan
 from texpr.grammar.ast import Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Read, Subscript
 from texpr.grammar.index.expr import ONE, add, combine, const, constant_value, names, substitute, subtract
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.value import Xor
-from texpr.polyhedral.mapped.candidate import Candidate, Choice, Contracted, Piped
 from texpr.polyhedral.mapped.operators import Copy, Generic, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
-from texpr.polyhedral.mapped.ringed import Ringed
 from texpr.polyhedral.mapped.sync import Release
 from texpr.polyhedral.mapped.tree import Guard, Node
 from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.mapped.walks import branches, with_branches
 
-TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 EACH = 2  # faults of one class in one kernel that differ only in which node has them
 CLASSES = (
     "a wait dropped",
@@ -58,98 +53,11 @@ HARMLESS = {
     ("warps of three slots", "all of A is wanted"): BEYOND,
     ("warps", "drop wait (cp_async, all, done) (2) (2)"): EMPTY,
     ("warps of three slots", "drop wait (cp_async, all, done) (2)"): EMPTY,
+    ("f64 by warps", "all of A is wanted"): BEYOND,
+    ("f64 by warps", "all of B is wanted"): BEYOND,
+    ("f64 by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
+    ("portions by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
 }
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A program, how it is mapped, its sizes, and what it computes of A and B."""
-
-    text: str
-    target: str
-    choice: Choice
-    sizes: dict[str, int]
-    letters: str
-
-    @property
-    def program(self) -> MappedProgram:
-        how = Candidate(launches={"g_0": self.choice})
-        kernel = texpr.parse(self.text).only
-        program: MappedProgram = kernel.compile(
-            f"cuda-host:{self.target}", stop_after="map", mapping=how, **self.sizes
-        ).mapping.program
-        return program
-
-    def arrays(self, program: MappedProgram) -> dict[str, Any]:
-        """Random arguments, the result poisoned."""
-        random, found = np.random.default_rng(5), dict[str, Any]()
-        for buffer in program.kernel.params:
-            shape = tuple(constant_value(extent) or 0 for extent in buffer.shape)
-            values = np.full(shape, np.nan) if buffer.name == "C" else random.standard_normal(shape)
-            found[buffer.name] = values.astype(TYPES[str(buffer.dtype)])
-        return found
-
-    def is_right(self, given: dict[str, Any], got: Any) -> bool:
-        a, b = given["A"].astype(float), given["B"].astype(float)
-        want, wrong = np.einsum(self.letters, a, b), got.astype(float)
-        return bool((np.abs(wrong - want) < 1e-2 * np.abs(want).max()).all())
-
-
-def _text(a: str, b: str, c: str, types: str, band: str = "M i, N j") -> str:
-    """A product of A and B with these subscripts."""
-    factor, result = types.split()
-    sizes = {"i": "M", "j": "N", "k": "K", "p": "P"}
-    every = list(zip("ABC", (a, b, c), (factor, factor, result), strict=True))
-    heads = ", ".join(f"{name}: {t}[{', '.join(sizes[n] for n in at)}]" for name, at, t in every)
-    left, right, target = (f"{name}[{', '.join(at)}]" for name, at, _ in every)
-    return f"kernel g({heads}) {{ par {band} {{ {target} = sum K k {{ {left} * {right} }} }} }}"
-
-
-def _piped(rows: int, columns: int, **how: int) -> Piped:
-    return Piped(along="j", across="i", tile={"i": rows, "j": columns}, **{"stages": 2, "persistent": 2, **how})  # type: ignore[arg-type]  # numbers
-
-
-def _ringed(rows: int, columns: int, wide: int, stages: int) -> Ringed:
-    tile, each = {"i": rows, "j": columns}, {"i": 32, "j": wide}
-    return Ringed(along="j", across="i", tile=tile, each=each, depth=32, stages=stages, band=2)
-
-
-TILES = Contracted(
-    threads=64, along="j", across="i", tile={"i": 32, "j": 32}, each={"i": 4, "j": 4}, depth=8, grid=("j", "i")
-)
-KERNELS = {
-    # blocks of a cluster stay for several tiles and bring halves of B to one another
-    "multicast": Kernel(
-        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, cluster=2),
-        {"M": 200, "N": 136, "K": 200}, "ik,jk->ij",
-    ),
-    # blocks of a cluster share what is summed of a tile, and send one another their parts of it
-    "shared": Kernel(
-        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, split=2),
-        {"M": 40, "N": 56, "K": 392}, "ik,jk->ij",
-    ),
-    # sums go back element by element
-    "wgmma": Kernel(
-        _text("pki", "pjk", "ijp", "f16 f32", "P p, M i, N j"), "sm_90a", _piped(64, 64),
-        {"P": 2, "M": 72, "N": 72, "K": 200}, "pki,pjk->ijp",
-    ),
-    # two warpgroups multiply, and sums go back in boxes
-    "boxes": Kernel(
-        _text("ik", "kj", "ij", "f16 f32"), "sm_90a", _piped(128, 64, stages=3),
-        {"M": 136, "N": 136, "K": 264}, "ik,kj->ij",
-    ),
-    "warps": Kernel(
-        _text("ik", "kj", "ij", "bf16 bf16"), "sm_80", _ringed(64, 64, 32, 2),
-        {"M": 40, "N": 56, "K": 136}, "ik,kj->ij",
-    ),
-    "warps of three slots": Kernel(
-        _text("ki", "jk", "ij", "f16 f32"), "sm_80", _ringed(64, 64, 64, 3),
-        {"M": 68, "N": 35, "K": 200}, "ki,jk->ij",
-    ),
-    "tiles": Kernel(
-        _text("ik", "kj", "ij", "f32 f32"), "sm_80", TILES, {"M": 37, "N": 35, "K": 29}, "ik,kj->ij"
-    ),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,129 @@
+"""The products of matrices in which faults are planted: how each is mapped, at which sizes, and what it computes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import texpr
+from texpr.grammar.index.expr import constant_value
+from texpr.polyhedral.mapped.candidate import Candidate, Choice, Contracted, Piped
+from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.ringed import Ringed
+
+TYPES: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16, "f8e4m3": ml_dtypes.float8_e4m3fn, "f16": np.float16, "f32": np.float32,
+    "f64": np.float64,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A program, how it is mapped, its sizes, and what it computes of A and B."""
+
+    text: str
+    target: str
+    choice: Choice
+    sizes: dict[str, int]
+    letters: str
+
+    @property
+    def program(self) -> MappedProgram:
+        how = Candidate(launches={"g_0": self.choice})
+        kernel = texpr.parse(self.text).only
+        program: MappedProgram = kernel.compile(
+            f"cuda-host:{self.target}", stop_after="map", mapping=how, **self.sizes
+        ).mapping.program
+        return program
+
+    def arrays(self, program: MappedProgram) -> dict[str, Any]:
+        """Random arguments, the result poisoned."""
+        random, found = np.random.default_rng(5), dict[str, Any]()
+        for buffer in program.kernel.params:
+            shape = tuple(constant_value(extent) or 0 for extent in buffer.shape)
+            values = np.full(shape, np.nan) if buffer.name == "C" else random.standard_normal(shape)
+            found[buffer.name] = values.astype(TYPES[str(buffer.dtype)])
+        return found
+
+    def is_right(self, given: dict[str, Any], got: Any) -> bool:
+        a, b = given["A"].astype(float), given["B"].astype(float)
+        want, wrong = np.einsum(self.letters, a, b), got.astype(float)
+        return bool((np.abs(wrong - want) < 1e-2 * np.abs(want).max()).all())
+
+
+def _text(a: str, b: str, c: str, types: str, band: str = "M i, N j") -> str:
+    """A product of A and B with these subscripts; the attribute of its statement may stand behind both types."""
+    factor, result, *attrs = types.split()
+    sizes = {"i": "M", "j": "N", "k": "K", "p": "P"}
+    every = list(zip("ABC", (a, b, c), (factor, factor, result), strict=True))
+    heads = ", ".join(f"{name}: {t}[{', '.join(sizes[n] for n in at)}]" for name, at, t in every)
+    left, right, target = (f"{name}[{', '.join(at)}]" for name, at, _ in every)
+    bound = f"{target} = sum K k {{ {left} * {right} }} {' '.join(attrs)}".strip()
+    return f"kernel g({heads}) {{ par {band} {{ {bound} }} }}"
+
+
+def _piped(rows: int, columns: int, **how: int) -> Piped:
+    return Piped(along="j", across="i", tile={"i": rows, "j": columns}, **{"stages": 2, "persistent": 2, **how})  # type: ignore[arg-type]  # numbers
+
+
+def _ringed(rows: int, columns: int, wide: int, stages: int, depth: int = 32) -> Ringed:
+    tile, each = {"i": rows, "j": columns}, {"i": 32, "j": wide}
+    return Ringed(along="j", across="i", tile=tile, each=each, depth=depth, stages=stages, band=2)
+
+
+TILES = Contracted(
+    threads=64, along="j", across="i", tile={"i": 32, "j": 32}, each={"i": 4, "j": 4}, depth=8, grid=("j", "i")
+)
+KERNELS = {
+    # blocks of a cluster stay for several tiles and bring halves of B to one another
+    "multicast": Kernel(
+        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, cluster=2),
+        {"M": 200, "N": 136, "K": 200}, "ik,jk->ij",
+    ),
+    # blocks of a cluster share what is summed of a tile, and send one another their parts of it
+    "shared": Kernel(
+        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(64, 64, split=2),
+        {"M": 40, "N": 56, "K": 392}, "ik,jk->ij",
+    ),
+    # sums go back element by element
+    "wgmma": Kernel(
+        _text("pki", "pjk", "ijp", "f16 f32", "P p, M i, N j"), "sm_90a", _piped(64, 64),
+        {"P": 2, "M": 72, "N": 72, "K": 200}, "pki,pjk->ijp",
+    ),
+    # two warpgroups multiply, and sums go back in boxes
+    "boxes": Kernel(
+        _text("ik", "kj", "ij", "f16 f32"), "sm_90a", _piped(128, 64, stages=3),
+        {"M": 136, "N": 136, "K": 264}, "ik,kj->ij",
+    ),
+    "warps": Kernel(
+        _text("ik", "kj", "ij", "bf16 bf16"), "sm_80", _ringed(64, 64, 32, 2),
+        {"M": 40, "N": 56, "K": 136}, "ik,kj->ij",
+    ),
+    "warps of three slots": Kernel(
+        _text("ki", "jk", "ij", "f16 f32"), "sm_80", _ringed(64, 64, 64, 3),
+        {"M": 68, "N": 35, "K": 200}, "ki,jk->ij",
+    ),
+    # each product is rounded with the sum that takes it
+    "f64 by warps": Kernel(
+        _text("ki", "kj", "ij", "f64 f64"), "sm_90a", _ringed(64, 64, 32, 3, 16),
+        {"M": 36, "N": 50, "K": 64}, "ki,kj->ij",
+    ),
+    # rows that lie along their side come to a warpgroup by registers
+    "rows by registers": Kernel(
+        _text("ki", "jk", "ij", "f32 f32 #tf32"), "sm_90a", _piped(64, 64, stages=2),
+        {"M": 72, "N": 72, "K": 128}, "ki,jk->ij",
+    ),
+    # sums of f8 are made in portions
+    "portions": Kernel(
+        _text("ik", "jk", "ij", "f8e4m3 f32"), "sm_90a", _piped(64, 64, stages=2),
+        {"M": 72, "N": 72, "K": 400}, "ik,jk->ij",
+    ),
+    "portions by warps": Kernel(
+        _text("ik", "jk", "ij", "f8e4m3 f32"), "sm_89", _ringed(64, 64, 32, 3, 64),
+        {"M": 40, "N": 50, "K": 208}, "ik,jk->ij",
+    ),
+    "tiles": Kernel(
+        _text("ik", "kj", "ij", "f32 f32"), "sm_80", TILES, {"M": 37, "N": 35, "K": 29}, "ik,kj->ij"
+    ),
+}  # fmt: skip
