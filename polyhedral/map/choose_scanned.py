@@ -61,10 +61,8 @@ PAIRED_TILES = 4  # of so many rows: longer columns have two threads each, where
 FOR_TILES = 64  # registers of a thread that has the next tile's loads on their way
 WIDE, WIDE_BYTES = 4, 256  # warps across, from which on a tile of ragged columns has several of them, so many bytes of
 # a row: its edges share sectors with other blocks (4093 columns of f32: .77, .69 with a warp; bf16: .58, .55 with two)
-SHIFTED_WARPS = (
-    4  # of columns at least, before lanes shift what they move of ragged ones (4093 columns of f32: .795, .780
-)
-# with single elements; bf16 .620, .583)
+SHIFTED_WARPS = 4  # of columns at least, before lanes shift what they move of ragged ones
+# (4093 columns of f32: .790, .776 with single elements; bf16 .623, .582)
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 

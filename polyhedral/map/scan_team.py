@@ -283,8 +283,8 @@ class Team:
 
 def _one_asks(elements: int, chain: Chain, target: Target) -> bool:
     """Whether one warp asks how far the blocks before are, for all that have elements: where that would be more than
-    two, or many blocks with parts of the same scans do so at a time. On an H200 131072 x 1024 runs at .832 of a copy in
-    bf16 (.791 where both warps ask) and at .897 in f32 (.858), but 8192 x 32000 at .815 (.846)."""
+    two, or many blocks with parts of the same scans do so at a time. On an H200 131072 x 1024 runs at .829 of a copy in
+    bf16 (.790 where both warps ask) and at .892 in f32 (.856), but 8192 x 32000 at .815 (.846)."""
     beside = constant_value(product(chain.tiles))
     crowded = beside is not None and target.multiprocessors >= CROWDED * beside
     return elements > 2 * target.warp_size or (elements > target.warp_size and crowded)
