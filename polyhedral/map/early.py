@@ -23,7 +23,7 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer
-from texpr.polyhedral.mapped.sync import Acquire
+from texpr.polyhedral.mapped.sync import Acquire, Barrier
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import launches, map_launches, of_kind, operator_buffers, operators, tree_writes
 from texpr.polyhedral.program import Hazard
@@ -116,13 +116,15 @@ def _before_copies(
     for place, node in enumerate(body):
         if isinstance(node, Parts):
             first, *others = node.parts
-            brings = first.body[0] if first.body else None
+            begin = 1 if first.body and isinstance(first.body[0], Barrier) else 0  # at which it waits for nobody
+            brings = first.body[begin] if len(first.body) > begin else None
             reads = {read.buffer for one in operators(others[0].body if others else ()) for read in one.reads}
             if len(others) != 1 or not isinstance(brings, Guard) or not brings.once:
                 return None
             if any(buffers[name].memory is Memory.GLOBAL for name in reads) or not _always(brings.body):
                 return None
-            part = replace(first, body=(replace(brings, body=(wait, *brings.body)), *first.body[1:]))
+            inside = replace(brings, body=(wait, *brings.body))
+            part = replace(first, body=(*first.body[:begin], inside, *first.body[begin + 1 :]))
             return (*body[:place], replace(node, parts=(part, *others)), *body[place + 1 :])
     return None
 

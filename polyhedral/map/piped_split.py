@@ -4,17 +4,17 @@
                                                            rank 1: k of 2048 .. 4095, columns 32 .. 63
 
 acquire met
-for to < 2: for eight < 4: parts[rank, eight, thread, …] of rank `to` = c[x, 32*to + 8*eight + …]      4 at once
+for to < 2, but for rank: for eight < 4: parts[rank, eight, thread, …] of rank `to` = c[x, 32*to + 8*eight + …]
 commit met ;  wait met
-for eight < 4: c_own[x, 8*eight + …] = 0 + parts[0, eight, thread, …] + parts[1, eight, thread, …]
+for eight < 4: c_own[x, 8*eight + …] = 0 + parts[0, eight, thread, …] + parts[1, eight, thread, …]      or c itself
 
-So sums are added in the order of k, whoever adds them, and have the same bits in every run. What a block sends to
-itself goes the same way. A cluster has one tile: nothing is sent to a place that is still read.
+So sums are added in the order of k, whoever adds them, and have the same bits in every run. A cluster has one tile:
+nothing is sent to a place that is still read.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 
-from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, IndexExpr, IndexOp, Read
+from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp, Read
 from texpr.grammar.index.expr import add, combine, const, multiply
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
@@ -31,11 +31,12 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.sync import Acquire, Action, Barrier, Commit, End, Pipe, PipeKind, Wait
-from texpr.polyhedral.mapped.tree import Define, Fresh, Loop, Node
+from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.program import Hazard
 
 OWN = 4  # sums of a thread in eight columns
+OWN_BYTES = OWN * F32.size_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ class Meeting:
             consumers=(End(part="multiply"),),
             commits=self.threads // self.draft.target.warp_size,
             releases=0,
-            bytes=len(self.sums) * self.choice.split * self.columns // EIGHT * self.threads * OWN * F32.size_bytes,
+            bytes=(self.choice.split - 1) * len(self.sums) * self.columns // EIGHT * self.threads * OWN_BYTES,
         )
 
     @property
@@ -125,16 +126,23 @@ class Meeting:
             *(Fresh(buffer=name) for name in self.parts),
             Barrier(scope=Scope.CLUSTER, action=Action.WAIT, span=self.span),
             Acquire(pipe=self.pipe.name),
-            self._loop(to, const(self.choice.split), self._loop(eight, eights, *sends)),
+            self._loop(to, const(self.choice.split), self._of_rank(to, (), (self._loop(eight, eights, *sends),))),
             Commit(pipe=self.pipe.name, by_warp=True),
             Wait(pipe=self.pipe.name),
             self._loop(eight, eights, *added),
             Define(index=self.column, digits=(), offset=add(var(self.at.column), first)),
         )
 
+    def _of_rank(self, part: str, own: tuple[Node, ...], others: tuple[Node, ...]) -> Guard:
+        """What is done with the part of the rank itself, and with those of others."""
+        itself = Compare(op=CompareOp.EQ, left=var(part), right=var(self.at.rank))
+        if own:
+            return Guard(condition=itself, body=own, orelse=others, uniform=Scope.BLOCK, span=self.span)
+        return Guard(condition=replace(itself, op=CompareOp.NE), body=others, uniform=Scope.BLOCK, span=self.span)
+
     def _local(self, word: str, memory: Memory, layout: Layout) -> str:
         wanted, reason = f"{self.product.result[0]}_{word}", "sums of a tile that blocks share"
-        align = OWN * F32.size_bytes if memory is Memory.SHARED else F32.size_bytes
+        align = OWN_BYTES if memory is Memory.SHARED else F32.size_bytes
         return self.draft.local(wanted, F32, memory, layout, reason, align=align, span=self.span)
 
     def _loop(self, index: str, extent: IndexExpr, *body: Node) -> Loop:
@@ -176,10 +184,15 @@ class Meeting:
         then = Accumulate(id=self.made[number], buffer=totals, subscripts=of, op=AccOp.ADD, value=value, span=self.span)
         init = Generic(id=begin, leaf=first, origin=Origin.INIT)
         added = Generic(id=self.made[number], leaf=then, origin=Origin.COMBINE)
-        return (
-            self._four(index, init),
-            self._loop(index.part, const(self.choice.split), taken, self._four(index, added)),
-        )
+        x, y = of
+        column = add(multiply(const(self.columns), var(index.part)), y)
+        kept = Read(buffer=self.sums[number], subscripts=(x, column), dtype=F32, span=self.span)
+        here = replace(then, id=fresh(f"{self.made[number]}_kept"), value=kept)
+        factor = self.product.factors[1 + number]
+        self.orders.append(order(factor.id, here.id, self.sums[number], Hazard.FLOW, Scope.WARP, self.span))
+        itself = self._four(index, Generic(id=here.id, leaf=here, origin=Origin.COMBINE))
+        both = self._of_rank(index.part, (itself,), (taken, self._four(index, added)))
+        return self._four(index, init), self._loop(index.part, const(self.choice.split), both)
 
     def _four(self, index: Indices, node: Node) -> Loop:
         return self._loop(index.half, const(2), self._loop(index.one, const(2), node))
