@@ -1,7 +1,8 @@
 """Target `cpu` beside hand-written Numba, in one process: `python benchmarks/cpu.py [--json FILE] [NAME…]`.
 
 Every kernel runs alternately with its peer on fresh outputs, best of several rounds; results are compared first. The
-ratio is the peer's time over ours: above 1 TExpr is faster. Limits: matmul at least 3, all others at least 1 / 1.1.
+ratio is the peer's time over ours: above 1 TExpr is faster. Limits: matmul at least 3, products beside NumPy at least
+.6 (OPENBLAS_NUM_THREADS and NUMBA_NUM_THREADS give both as many threads), all others at least 1 / 1.1.
 `short` is a call of a few microseconds of work, with free sizes, after pauses in which the other threads fall asleep:
 there medians count.
 """
@@ -49,6 +50,9 @@ def random(*shape: int) -> Any:
 
 
 MATMUL = "par M i { par N j { seq K k { C[i * N + j] += A[i * K + k] * B[k * N + j] } } }"
+PRODUCT = """kernel product(A: f32[M, K], B: f32[K, N], C: f32[M, N]) {
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }
+}"""
 VADD = "kernel vadd(A: f32[N], B: f32[N], C: f32[N]) { par N i { C[i] = A[i] + B[i] } }"
 SAXPY = "kernel saxpy(a: f32, X: f32[N], inout Y: f32[N]) { par N i { Y[i] = a * X[i] + Y[i] } }"
 GELU = """kernel smooth(X: f32[N], Y: f32[N]) {
@@ -91,6 +95,24 @@ def matmul(n: int) -> Case:
     )
 
 
+def beside_numpy(m: int, n: int, k: int, *, free: bool = False) -> Case:
+    a, b = random(m, k), random(k, n)
+    out = np.zeros((m, n), np.float32)
+    kernel = compiled(PRODUCT, **({} if free else {"M": m, "N": n, "K": k}))
+
+    def reset() -> None:
+        out[:] = np.nan
+
+    return Case(
+        name=f"product {m}x{n}x{k}{' free' if free else ''}",
+        ours=lambda: kernel(a, b, out),
+        peer=lambda: np.matmul(a, b, out=out),
+        out=out,
+        reset=reset,
+        least_ratio=0.6,
+    )
+
+
 def simple(
     name: str, text: str, peer: Any, inputs: tuple[Any, ...], shape: tuple[int, ...], inout: bool = False, **sizes: int
 ) -> Case:
@@ -120,6 +142,11 @@ def cases(names: list[str]) -> list[Case]:
     large, small = 1 << 24, 1 << 23
     makers: dict[str, Callable[[], list[Case]]] = {
         "matmul": lambda: [matmul(512)],
+        "product": lambda: [
+            *(beside_numpy(n, n, n) for n in (1024, 1000)),
+            beside_numpy(511, 1023, 257),
+            beside_numpy(1000, 1000, 1000, free=True),
+        ],
         "vadd": lambda: [
             simple(f"vadd {n}", VADD, peers.vadd, (random(n), random(n)), (n,), N=n) for n in (small, large)
         ],
