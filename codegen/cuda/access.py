@@ -16,7 +16,7 @@ from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
 from texpr.codegen.cuda.held import register
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
-from texpr.grammar.ast import Gather, IndexExpr, Read, Subscript
+from texpr.grammar.ast import Gather, Read, Subscript
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
@@ -63,13 +63,15 @@ class Access:
         return f".in_word({self.word}).shifted()" if self.word else ".shifted()"
 
     @contextmanager
-    def in_word(self, word: IndexExpr | None) -> Iterator[None]:
-        """The block of what stands for each word of a chunk, where loads at any address begin in one of them."""
+    def in_word(self, word: View | None) -> Iterator[None]:
+        """The block of what stands for each word of a chunk, where loads at any address begin in that of an element."""
         if word is None:
             yield
             return
-        name = self.word = self.frame.names.new("word")
-        mine = self.out.use(self.cursor.term(word), ix.SUM)
+        mine, name = self.frame.names.new("past"), self.frame.names.new("word")
+        self.word = name
+        array, where = self.place(word.buffer, word.subscripts, writes=False)
+        self.out.line(f"const int {mine} = tx::word_past({array}, {where.text});")
         each = f"TX_UNROLL for (int {name} = 0; {name} < {CHUNK_WORDS}; ++{name})"
         with self.out.block(each), self.out.block(f"if ({name} == {mine})"):
             yield

@@ -197,11 +197,11 @@ class _Block:
                         digit=digit,
                         unroll=asked.whole,
                         unroll_by=asked.by,
-                        word=word.word if word is not None else None,
+                        word=word,
                         span=p.span,
                     ),
                 )
-        return nodes if word is None else (word.lead, *nodes)
+        return nodes
 
     def _serial_digit(self, par: Par, extent: IndexExpr, covered: int) -> Digit | None:
         tile = self.tiles.get(par.index)

@@ -21,6 +21,7 @@ from texpr.grammar.index.expr import (
     add,
     ceildiv,
     const,
+    constant_value,
     multiply,
 )
 from texpr.grammar.source import Span
@@ -37,8 +38,9 @@ from texpr.polyhedral.mapped.tree import Fresh, Guard, Last, Loop, Node
 from texpr.polyhedral.program import Hazard
 
 
-def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
-    """The parts of a block's threads combined, in those that are the first of their team."""
+def together(crew: Crew, parts: Sequence[Part], suffix: str, *, members: int = 0) -> list[Node]:
+    """The parts of a block's threads combined, in those that are the first of their team, where the first `members` of
+    it have something (0: all)."""
     if crew.elements > 1:
         return _by_memory(crew, parts, suffix)
     nodes: list[Node] = []
@@ -47,7 +49,7 @@ def together(crew: Crew, parts: Sequence[Part], suffix: str) -> list[Node]:
         name, at = crew.neighbour()
         got = crew.reduce(part, f"{suffix}lanes", crew.read(part, at=at), lanes=lanes, at=at)
         nodes += crew.each(name, (got,), part.update)
-    if crew.choice.threads == lanes:
+    if crew.choice.threads == lanes or 0 < members <= lanes:
         return nodes
     warps = const(crew.choice.threads // crew.warp)
     shape = (warps, const(crew.width)) if crew.width > 1 else (warps,)
@@ -188,7 +190,7 @@ def last(
             left_in_memory(put.id, sink, space, update.span)
             for put, sink, space in zip(puts, sinks, spaces, strict=True)
         ]
-    inside += together(crew, totals, "last_")
+    inside += together(crew, totals, "last_", members=constant_value(crew.parts) or 0)
     inside += end(totals)
     span = parts[0].update.span
     nodes.append(by_the_last(crew.draft, here, crew.tiles, crew.parts, tuple(inside), tuple(orders), span))

@@ -1,42 +1,32 @@
 """Words: in which word of its chunk every access at any address of a long row's loop begins, which a block knows.
 
-    past = G[0 - lead] behind a multiple of 16 bytes
-    for j_1_serial < 13  (serial, unrolled, in word past / 2)
+    for j_1_serial < 13  (serial, unrolled, in the word of G[-1 * lead])
       copy G_run[e] = G[j_first + e] for e < 8  (now, funnel)
 
 The loop is written out once for each word, and a block takes the one that is its row's: an access needs no selection
 among the words of its two chunks, which takes as many instructions as all that a norm computes. On an H200 LayerNorm of
-257 x 100003 in f32 runs at .76 of a copy so, at .71 without, RMSNorm in bf16 at .85 and .81. Of short rows a
-multiprocessor has several at a time, and no room for so much text beside one another (LayerNorm of 32749 x 4093 in
-bf16: .82, and .85 without).
+257 x 100003 in f32 runs at .76 of a copy so, at .71 without, RMSNorm in bf16 at .85 and .81. Where several vectors of
+narrow elements stand beside a row compilers keep what they should compute again (LayerNorm of that in bf16 takes 416
+bytes of a thread's memory). Of short rows a multiprocessor has several at a time, and no room for so much text beside
+one another (LayerNorm of 32749 x 4093 in bf16: .82, and .85 without).
 """
 
-from typing import NamedTuple
-
-from texpr.grammar.ast import Gather, IndexExpr, IndexOp, IndexVar
-from texpr.grammar.index.expr import ZERO, combine, const
+from texpr.grammar.ast import Gather, IndexExpr
+from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.row_tiles import RowTile
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Wide, along, at
-from texpr.polyhedral.mapped.tree import Lead
 from texpr.polyhedral.mapped.views import View
 
 WORD_BYTES = 4
 
 
-class RowWord(NamedTuple):
-    """The node that says how far behind a chunk the accesses begin, and in which word that is."""
-
-    lead: Lead
-    word: IndexExpr
-
-
-def row_word(draft: Draft, nest: Nest, tile: RowTile, hardware: tuple[str, ...]) -> RowWord | None:
-    """The word of a loop over a row in slots, whose runs are whole chunks from a line on; None where accesses at any
-    address are none, or begin in several words."""
+def row_word(draft: Draft, nest: Nest, tile: RowTile, hardware: tuple[str, ...]) -> View | None:
+    """The element whose word is that of a loop over a row in slots, whose runs are whole chunks from a line on; None
+    where accesses at any address are none, or begin in several words."""
     if not tile.slots or tile.lead is None or tile.rounds == 1 or len(nest.pars) > 1:
         return None
     index = nest.indices[0]
@@ -44,14 +34,10 @@ def row_word(draft: Draft, nest: Nest, tile: RowTile, hardware: tuple[str, ...])
     shifted = [wide for wide in found.vectors(tile.width).wide if wide.funnel]
     if not shifted or not all(_is_alike(draft, wide, shifted[0], index) for wide in shifted):
         return None
+    if len(shifted) > 1 and shifted[0].dtype.size_bytes < WORD_BYTES:
+        return None
     name, subscripts = shifted[0].element
-    lead = Lead(
-        index=draft.names.fresh("past"),
-        of=View(buffer=name, subscripts=at(subscripts, index, tile.begin), dtype=shifted[0].dtype),
-        bytes=ACCESS_BYTES,
-    )
-    each = WORD_BYTES // shifted[0].dtype.size_bytes
-    return RowWord(lead, combine(IndexOp.DIV, IndexVar(name=lead.index), const(each)))
+    return View(buffer=name, subscripts=at(subscripts, index, tile.begin), dtype=shifted[0].dtype)
 
 
 def _is_alike(draft: Draft, wide: Wide, first: Wide, index: str) -> bool:

@@ -198,7 +198,7 @@ def _node(node: Node, words: _Words) -> Iterator[str]:
             kind = (
                 "vector" if node.vector else "par, in one thread" if node.parallel else "serial" if node.digit else ""
             )
-            word = "" if node.word is None else f"in word {in_words(node.word)}"
+            word = "" if node.word is None else f"in the word of {element_text(node.word.buffer, node.word.subscripts)}"
             marks = ", ".join(m for m in (kind, _unrolled(node), word) if m)
             yield f"for {index} < {in_words(extent)}{f'  ({marks})' if marks else ''}"
             yield from (f"  {line}" for line in _nodes(body, words))

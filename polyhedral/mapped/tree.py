@@ -69,8 +69,9 @@ class Loop:
     """A loop inside one thread: over a serial or vector digit, or over a `seq` (`digit` None), or over a whole par
     index that is run serially (`digit` None, `parallel` True). `index` is the variable's name; it runs from 0 to
     extent - 1. `unroll` asks for complete unrolling, `unroll_by` for so many iterations at a time (1: for none);
-    `vector` says the iterations are independent and contiguous. In the whole loop loads at any address begin in this
-    `word` of their chunks, where it is written out for each."""
+    `vector` says the iterations are independent and contiguous. In the whole loop loads at any address begin where this
+    `word` does in its chunk, and it is written out for each place.
+    """
 
     index: str
     extent: IndexExpr
@@ -80,7 +81,7 @@ class Loop:
     unroll: bool = False
     unroll_by: int | None = None
     vector: bool = False
-    word: IndexExpr | None = None
+    word: View | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
 

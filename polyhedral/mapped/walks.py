@@ -185,7 +185,7 @@ def launch_names(grid: Sequence[IndexExpr], digits: Sequence[Digit], body: Seque
             case Define(offset=offset):
                 found |= names(offset)
             case Loop(extent=extent, word=word):
-                found |= names(extent) | (frozenset() if word is None else names(word))
+                found |= names(extent) | (frozenset() if word is None else subscript_names(word.subscripts))
             case Lead(of=of):
                 found |= subscript_names(of.subscripts)
             case _ if isinstance(node, Operator):

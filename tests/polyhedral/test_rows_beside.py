@@ -14,7 +14,7 @@ from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Parted
 from texpr.polyhedral.mapped.operators import Copy
-from texpr.polyhedral.mapped.places import Scope
+from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.mapped.walks import of_kind
@@ -131,3 +131,10 @@ def test_a_thread_without_an_iteration_of_a_turn_loads_nothing() -> None:
     assert [str(g.condition) for g in asked] and all(any(of_kind(g.body, Copy)) for g in asked)
     (rows,) = (g for g in of_kind(body, Guard) if g.orelse and not any(of_kind((g,), Copy)))
     assert rows.uniform is Scope.BLOCK and not any(of_kind(rows.body, Guard)) and any(of_kind(rows.orelse, Guard))
+
+
+def test_the_parts_of_few_blocks_meet_in_one_warp() -> None:
+    """The last block needs no shared memory for so few of them: its first warp has all."""
+    program = mapped(TIMES, M=257, N=100003)
+    shared = [name for name, buffer in program.buffers.items() if buffer.memory is Memory.SHARED]
+    assert shared == ["y_parts"]

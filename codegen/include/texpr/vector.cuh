@@ -301,6 +301,12 @@ TX_FN Vector<T, kCount> funnel_shift(Vector<T, kCount> low, Vector<T, kCount> hi
   return out;
 }
 
+// The word of 4 bytes of its chunk in which an element begins, said so that compilers know it of `bytes_past`, too.
+template <class Memory, class Index>
+TX_FN int word_past(const Memory& from, Index index) {
+  return bytes_past(from, index) >> 2;
+}
+
 // Two neighbouring aligned chunks: the 16 bytes that begin `bytes` (0 to 15) after the first are an access at any address.
 template <class T, int kCount>
 struct Chunks {
