@@ -16,11 +16,14 @@ from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
 from texpr.codegen.cuda.held import register
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
-from texpr.grammar.ast import Gather, Read, Subscript
+from texpr.grammar.ast import Gather, IndexBinary, IndexOp, Read, Subscript
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.linear import linear, rejoined
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.extent import extent
+from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
 from texpr.polyhedral.mapped.places import Place
 from texpr.polyhedral.mapped.views import View
@@ -152,11 +155,14 @@ class Access:
             return own, register(layout, name, subscripts, self.cursor, self.span)
         if not {*layout.units} <= {Unit.ADDRESS, Unit.RANK}:
             raise fail("E0502", f"{name}: a layout over the threads of a block is not emitted", span)
-        parts = self._subscripts(layout, subscripts, self._gathered(subscripts, gathered))
-        offset = ix.address(layout if mixed else replace(layout, xor=None), parts, scope)
+        offset = self._whole_rows(layout, subscripts)
+        if offset is None:
+            parts = self._subscripts(layout, subscripts, self._gathered(subscripts, gathered))
+            offset = ix.address(layout if mixed else replace(layout, xor=None), parts, scope)
         if Unit.RANK in layout.units:
             if isinstance(subscripts[0], Gather):
                 raise fail("E0502", f"a rank of {name} that is read from data is not emitted", span)
+            parts = self._subscripts(layout, subscripts, self._gathered(subscripts, gathered))
             rank = ix.coordinate(layout, Unit.RANK, parts, scope)
             mine = self.cursor.stand.named.get(Place.CLUSTER)
             if mine is None or rank.text != mine.text:
@@ -165,6 +171,18 @@ class Access:
         if slot is not None:
             offset = ix.add(ix.mul(slot, ix.constant(self.frame.stage_elements(name))), offset)
         return own, replace(offset, names=offset.names | names)
+
+    def _whole_rows(self, layout: Layout, subscripts: tuple[Subscript, ...]) -> ix.Term | None:
+        """The number of an element whose subscripts are quotient and remainder of one that walks over whole rows, one
+        behind the other; None where they are not."""
+        plain = [s for s in subscripts if not isinstance(s, Gather)]
+        if len(plain) < len(subscripts) or layout.xor is not None or {*layout.units} != {Unit.ADDRESS}:
+            return None
+        if not any(isinstance(node, IndexBinary) and node.op is IndexOp.DIV for s in plain for node in walk(s)):
+            return None
+        told = linear(coordinate(layout, Unit.ADDRESS, plain))
+        one = rejoined(told)
+        return None if one == told else self.cursor.term(one.expression())
 
     def number(
         self, name: str, subscripts: tuple[Subscript, ...], *, writes: bool, mixed: bool = True

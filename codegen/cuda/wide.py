@@ -5,6 +5,7 @@ the same of whole chunks or none         tx::put(v, 8 * q, tx::load_or_none<8>(X
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 the same at any address                  v_chunks(8 * q) = tx::chunks_wanted<8>(X, …, {-c, N - c});
                                          tx::put(v, 8 * q, v_chunks(8 * q).shifted());       after all loads
+copy t[157 * e + p] = v[8 * q + e]       tx::store_apart<157>(t, p, tx::take<8>(v, 8 * q));
 copy Y[i, c + e] = o[8 * q + e], wide    tx::store_wanted(Y, …, tx::take<8>(o, 8 * q), {-c, N - c});
 the same from f32                        tx::store_wanted(Y, …, tx::rounded<tx::bf16, 8>(o, 8 * q), {-c, N - c});
 q[x] = Sum up to p[x] for x < 8          const auto S5 = [&](int x) { return p(x); };
@@ -27,7 +28,7 @@ from texpr.codegen.cuda.literals import literal, value_type
 from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, substitute
-from texpr.grammar.index.linear import linear
+from texpr.grammar.index.linear import linear, rejoined
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, F32, F64, I32, I64, U32
 from texpr.grammar.walk import walk
@@ -57,6 +58,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     """The call that moves the elements of a copy's only index, into the row of `chunks` where it has one. Raises E0502
     for what no access moves."""
     inside, view, held = sides(copy, access)
+    if copy.access is Access.APART:
+        return _apart_call(copy, access)
     count = access_count(copy, view, access)
     if copy.access is Access.FUNNEL and not inside:
         raise refused(copy, "writes at any address; only loads may be shifted")
@@ -93,6 +96,21 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else access.shifted});"
+
+
+def _apart_call(copy: Copy, access: Places) -> str:
+    """The call that puts registers to places of memory with a number of elements between them: one address, as NVRTC
+    does not find it in the sums of each."""
+    inside, view, held = sides(copy, access)
+    ((name, extent),) = copy.over
+    layout, count = access.frame.buffer(view.buffer).layout, constant_value(extent)
+    address = linear(coordinate(layout, Unit.ADDRESS, view.plain or ()))
+    step = address.coefficient(name)
+    if inside or copy.within is not None or layout.xor is not None or view.plain is None or not step or count is None:
+        raise refused(copy, "puts elements to places that no number says")
+    own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=True)
+    register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=False)
+    return f"tx::store_apart<{step}>({own}, {where}, tx::take<{count}>({register}, {number}));"
 
 
 def chunk_call(copy: Copy, access: Places) -> str:
@@ -228,7 +246,7 @@ def access_count(copy: Copy, view: View, access: Places) -> int:
     for side in (copy.source, copy.target):
         at = [variable(n) if isinstance(s, Gather) else s for n, s in enumerate(side.subscripts)]
         address = coordinate(access.frame.buffer(side.buffer).layout, Unit.ADDRESS, at)
-        apart = count > 1 and linear(address).coefficient(name) != 1
+        apart = count > 1 and rejoined(linear(address)).coefficient(name) != 1
         if apart or (side is view and xor is not None and (1 << xor.base) % count):
             raise refused(copy, f"moves elements of {side.buffer} that are no neighbours")
     return count

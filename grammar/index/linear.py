@@ -244,6 +244,17 @@ def _chosen(row: Operator, left: Linear, right: Linear) -> Linear | None:
     return None if gap is None else left if (gap <= 0) == (row.chooses == "least") else right
 
 
+def rejoined(form: Linear) -> Linear:
+    """The form with n*(x / n) + x % n as x, and multiples of it, where the operations stand alone."""
+    for inner in form.operations():
+        apart, rest = form.terms.get((inner,), 0), Operation(IndexOp.MOD, inner.left, inner.right)
+        count, step = inner.right.value, form.terms.get((rest,), 0)
+        if inner.op is IndexOp.DIV and count and count > 0 and step and apart == count * step:
+            form = Linear({m: c for m, c in form.terms.items() if m not in ((inner,), (rest,))})
+            form += inner.left * step
+    return form
+
+
 def difference(left: IndexExpr, right: IndexExpr) -> int | None:
     """`left - right` where it is the same number for all sizes and indices, else None."""
     return (linear(left) - linear(right)).value

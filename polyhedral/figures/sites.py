@@ -269,7 +269,7 @@ class _Made:
     def copy(self, node: Copy) -> None:
         """A wide access moves the elements of the last index together."""
         engine = node.completion in (Completion.TRANSACTION, Completion.BULK)
-        wide = node.access is not Access.EACH and bool(node.over)
+        wide = node.access not in (Access.EACH, Access.APART) and bool(node.over)
         extent = constant_value(self.scope.value(node.over[-1][1])) if wide else None
         self.box(node.over[:-1] if extent is not None else node.over)
         if extent is not None:

@@ -20,13 +20,14 @@ from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lines import countable
-from texpr.polyhedral.map.objective import footprint, lane_values
+from texpr.polyhedral.map.objective import SECTOR_BYTES, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.tiles import (
     MOST_SIDE,
     SIDE,
     greatest_width,
     is_tileable,
+    load_lanes,
     on_lanes,
     overlap,
     owned,
@@ -35,9 +36,10 @@ from texpr.polyhedral.map.tiles import (
     square,
     stageable,
     staged,
+    tile_bytes,
     tile_fault,
 )
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Wide, along
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Wide, address, along
 from texpr.polyhedral.mapped.candidate import Flat, Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import touched, written
@@ -50,6 +52,12 @@ SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 AT_ONCE = 1024  # threads of a multiprocessor whose accesses begin anywhere: more registers than that leaves cost more
 RUNS = (8, 4, 2)
+PHASED_THREADS = 512
+WIDE_BYTES = 4  # of elements that a shift of 16 bytes only chooses from
+STRIP_TURNS, USUAL_TURNS = 9, 8  # chunks that a thread has in registers at a time
+STRIP_CUT = 1.25  # times the rows that there are
+STRIP_WAVES = 7  # blocks, one after the other, of each place (f32 on an H200: 5.9 .87 of a copy, 30 .96)
+LEAST_TOGETHER = 2 * SECTOR_BYTES  # of a row that lanes bring at once
 FEW = 3  # tiles along an index, of which two are cut
 NEAR_BYTES = 32 << 20  # that blocks move before the L2 forgets what the first of them brought
 
@@ -140,7 +148,7 @@ def _tiles(
     and threads have many accesses of which each is asked what it has (257 x 100003 in bf16: .74 of a copy, not .70)."""
     side = min(USUAL_SIDE, SIDE_BYTES // max(wide.dtype.size_bytes for wide in reads.values()))
     found = _of_sides(problem, nest, extents, flat, {first: side, across: side}, reads)
-    if found is None or not found.lines or found.widths[first] < SIDE or tile_asked(nest.pars):
+    if found is None or not found.lines or found.strips or found.widths[first] < SIDE or tile_asked(nest.pars):
         return found
     own, beyond = owned(problem, nest, found)[first], overlap(problem, nest, found)
     if -(-(extents[first] + beyond - 1) // own) > FEW:
@@ -166,17 +174,11 @@ def _of_sides(
     own = along(problem, nest.body, first, nest.indices, held)
     least = min(square(wide.dtype.size_bytes, tile[first]) for wide in reads.values())
     run = next((n for n in RUNS if n <= least and own.vectors(n).whole(n)), 1)
-    lines: dict[str, str] = {}
-    if (
-        run == 1
-        and not wanted
-        and {square(wide.dtype.size_bytes, tile[first]) * wide.dtype.size_bytes for wide in reads.values()}
-        == {ACCESS_BYTES}
-    ):
-        for name, origin in countable(problem, nest, first).items():
-            if along(problem, nest.body, first, nest.indices, held, origin).vectors(least).whole(least):
-                run, lines = least, {first: name}
-                break
+    counted: dict[str, str] = {}
+    if run < least and not wanted:
+        counted = _counted(problem, nest, first, reads, least)
+    lines = counted if run == 1 else {}
+    run = least if lines else run
     wide = min(tile[across], max(greatest_width(problem, read, across) for read in reads.values()))
     choice = Tiled(
         threads=problem.target.warp_size,
@@ -189,6 +191,9 @@ def _of_sides(
         lines=lines,
         memory=flat.memory,
     )
+    better = _in_phase(problem, nest, extents, choice, counted, least) if counted else None
+    if better is not None:
+        return better
     most = min(prod(units.values()) for units in shares(problem, nest, choice))
     threads = threads_asked(problem.kernel, problem.target) or min(THREADS, most)
     if threads < problem.target.warp_size:
@@ -196,6 +201,75 @@ def _of_sides(
     ragged = bool(lines) or any(one.funnel for one in staged(problem, nest, choice))
     grid = _ragged_order(problem, nest, extents, choice) if ragged else _written_order(problem, nest, choice)
     return replace(choice, threads=threads, grid=grid, resident=AT_ONCE // threads if ragged else 0)
+
+
+def _counted(problem: Problem, nest: Nest, first: str, reads: Mapping[str, Wide], least: int) -> dict[str, str]:
+    """From whose sectors runs along are counted that are whole accesses so, and no others; nothing where there is no
+    such array."""
+    if any(least * wide.dtype.size_bytes != ACCESS_BYTES for wide in reads.values()):
+        return {}
+    held = [wide.element for wide in reads.values()]
+    for name, origin in countable(problem, nest, first).items():
+        if along(problem, nest.body, first, nest.indices, held, origin).vectors(least).whole(least):
+            return {first: name}
+    return {}
+
+
+def _in_phase(
+    problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled, lines: Mapping[str, str], run: int
+) -> Tiled | None:
+    """Tiles in phase with what is written, in place of those that shift what they read and what they write: strips of
+    whole rows, or tiles where narrow elements lie in rows whose place takes a division; None where neither may be or
+    takes less time."""
+    if threads_asked(problem.kernel, problem.target):
+        return None
+    found = replace(
+        choice, widths={choice.along: run, choice.across: run}, lines=lines, phased=True, threads=PHASED_THREADS
+    )
+    found = replace(found, resident=AT_ONCE // found.threads)
+    strip = _strip(problem, nest, extents, found)
+    if strip is not None and _is_worth(problem, nest, extents, choice, strip):
+        return strip
+    narrow = run * WIDE_BYTES > ACCESS_BYTES
+    apart = any(
+        address(problem, one.element).coefficient(choice.along) is None for one in staged(problem, nest, choice)
+    )
+    if not choice.lines or not narrow or not apart:
+        return None
+    longer = {**choice.tile, choice.along: choice.tile[choice.along] + overlap(problem, nest, found)}
+    found = replace(found, tile=longer, grid=_ragged_order(problem, nest, extents, choice))
+    return found if tile_fault(problem, nest, found) is None else None
+
+
+def _strip(problem: Problem, nest: Nest, extents: Mapping[str, int], found: Tiled) -> Tiled | None:
+    """Strips of whole rows, where they may be, threads have all chunks of one in registers, and several blocks of a
+    multiprocessor have room for them."""
+    rows, chunks = extents[found.along], found.tile[found.across] // found.widths[found.across]
+    threads = min(max(power_of_two(-(-rows * chunks // USUAL_TURNS)), THREADS // 2), PHASED_THREADS)
+    found = replace(
+        found,
+        tile={**found.tile, found.along: rows},
+        strips=True,
+        threads=threads,
+        resident=AT_ONCE // threads,
+        grid=(found.across, found.along, *_others(found)),
+    )
+    if rows * chunks > threads * STRIP_TURNS or tile_fault(problem, nest, found) is not None:
+        return None
+    needed = sum(tile_bytes(problem, nest, found, one) for one in staged(problem, nest, found))
+    together = load_lanes(problem, nest, found)[found.across] * ACCESS_BYTES
+    return found if found.resident * needed <= problem.target.shared_bytes and together >= LEAST_TOGETHER else None
+
+
+def _is_worth(problem: Problem, nest: Nest, extents: Mapping[str, int], tiles: Tiled, strip: Tiled) -> bool:
+    """Whether strips take less time than tiles whose rows are counted from sectors. Wide elements take few instructions
+    there: strips do where most of such a tile is cut, or their blocks are many, for each waits for all its loads."""
+    if not tiles.lines or strip.widths[strip.along] * WIDE_BYTES > ACCESS_BYTES:
+        return True
+    rows, side = extents[tiles.along], owned(problem, nest, tiles)[tiles.along]
+    cut = -(-(rows + overlap(problem, nest, tiles) - 1) // side) * side > STRIP_CUT * rows
+    blocks = prod(-(-n // own) for n, own in ((extents[i], owned(problem, nest, strip)[i]) for i in nest.indices))
+    return cut or blocks >= STRIP_WAVES * strip.resident * problem.target.multiprocessors
 
 
 def _written_order(problem: Problem, nest: Nest, choice: Tiled) -> tuple[str, ...]:

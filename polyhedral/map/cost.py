@@ -38,7 +38,7 @@ from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import scans
 from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.tally import elements, tally
-from texpr.polyhedral.map.tiles import load_units, owned, run_units, staged, tile_lanes
+from texpr.polyhedral.map.tiles import load_lanes, load_units, owned, run_units, staged, tile_lanes
 from texpr.polyhedral.map.windows import once_each
 from texpr.polyhedral.map.work import shared_nest, work
 from texpr.polyhedral.mapped.candidate import (
@@ -195,9 +195,10 @@ def _tiled(problem: Problem, nest: Nest, ranges: Ranges, choice: Tiled, blocks: 
     warps, found = blocks * -(-choice.threads // problem.target.warp_size), staged(problem, nest, choice)
     for one in found:
         units, each = load_units(choice, one), {choice.along: one.along, choice.across: one.across}
-        times = warps * one.along * (prod(units.values()) // choice.threads)
+        times = warps * one.along * -(-prod(units.values()) // choice.threads)
+        lanes = load_lanes(problem, nest, choice)
         access = problem.access(*one.element, width=one.across)
-        yield Request(access, tile_lanes(problem, nest, units, choice.threads, each), times)
+        yield Request(access, tile_lanes(problem, nest, units, choice.threads, each, lanes), times)
     units, held = run_units(choice), {(id(problem.layouts[one.element[0]]), one.element[1]) for one in found}
     weight = warps * (prod(units.values()) // choice.threads)
     others = problem.accesses(nest.body, ranges, without=declared(nest.body), weight=weight)

@@ -86,7 +86,8 @@ def rounds_inside(kernel: Kernel, extent: IndexExpr, covered: int, beyond: int =
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """`count` iterations of `index` from the value of `first` on, `vector` the digit of the one at hand. `tiled` has
-    the elements that lie in tiles of shared memory, each by its place for the first iteration."""
+    the elements that lie in tiles of shared memory, each by its place for the first iteration; `phased`: there in
+    chunks as the run does in memory."""
 
     index: str
     extent: IndexExpr
@@ -97,6 +98,7 @@ class Run:
     tiled: Mapping[Element, View] = field(default_factory=dict)
     line: Line | None = None
     row: tuple[IndexExpr, ...] = ()
+    phased: bool = False
 
 
 def make_run(draft: Draft, index: str, extent: IndexExpr, count: int, span: Span, line: Line | None = None) -> Run:
@@ -394,7 +396,8 @@ class Copies:
         )
 
     def _access(self, wide: Wide) -> Access:
-        if wide.funnel or (self.run.line is not None and wide.element in self.run.tiled):
+        apart = self.run.line is not None and not self.run.phased
+        if wide.funnel or (apart and wide.element in self.run.tiled):
             return Access.FUNNEL
         own = Access.SHIFTED if wide.shifted else Access.ALIGNED
         return own if wide.width * wide.dtype.size_bytes > 1 else Access.EACH

@@ -10,21 +10,34 @@ no iteration writes.
 """
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from dataclasses import replace
+from math import gcd, prod
+from types import MappingProxyType
 from typing import Any
 
-from texpr.grammar.ast import Accumulate, Atomic
+from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexVar, Node, Read
 from texpr.grammar.core import statements
-from texpr.grammar.index.expr import names
+from texpr.grammar.index.expr import const, constant_value, names
 from texpr.grammar.records import dataclass
-from texpr.polyhedral.layout.make import strided
+from texpr.grammar.walk import rewrite, walk
+from texpr.polyhedral.layout.make import row_major, strided
 from texpr.polyhedral.layout.value import Layout, Xor
 from texpr.polyhedral.map.bands import Nest, has_loop
-from texpr.polyhedral.map.digits import Share, is_power_of_two, share, thread_digits
-from texpr.polyhedral.map.lines import countable, origins
+from texpr.polyhedral.map.digits import Share, is_power_of_two, power_of_two_below, share, thread_digits
+from texpr.polyhedral.map.lines import LINE_BYTES, countable, origins
 from texpr.polyhedral.map.objective import SECTOR_BYTES, footprint, lane_values
 from texpr.polyhedral.map.problem import Problem, declared
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, MOST, Element, Wide, along, is_run, printed, sure_reads
+from texpr.polyhedral.map.vectors import (
+    ACCESS_BYTES,
+    MOST,
+    Element,
+    Wide,
+    address,
+    along,
+    is_run,
+    printed,
+    sure_reads,
+)
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -67,6 +80,9 @@ def staged(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Staged, ...]:
     found: list[Staged] = []
     for wide in map(able.__getitem__, choice.staged):
         size = wide.dtype.size_bytes
+        if choice.phased:
+            found.append(Staged(wide=wide, along=1, across=ACCESS_BYTES // size, funnel=False))
+            continue
         funnel = wide.width < wanted and wanted * size == ACCESS_BYTES and is_run(problem, wide.element, choice.across)
         across = wanted if funnel else min(wide.width, wanted)
         found.append(Staged(wide=wide, along=square(size, choice.tile[choice.along]), across=across, funnel=funnel))
@@ -81,8 +97,18 @@ def greatest_width(problem: Problem, wide: Wide, across: str) -> int:
 
 def overlap(problem: Problem, nest: Nest, choice: Tiled) -> int:
     """By how many iterations neighbouring tiles overlap along: those of a sector, where runs are counted from them."""
+    if choice.strips:
+        return 0
     sizes = (problem.kernel.buffer(name).dtype.size_bytes for name, _ in origins(problem, nest, choice.lines).values())
     return max((SECTOR_BYTES // size for size in sizes), default=0)
+
+
+def chunk(problem: Problem, nest: Nest, choice: Tiled) -> int:
+    """The elements of a chunk of the array from which runs are counted."""
+    return max(
+        ACCESS_BYTES // problem.kernel.buffer(n).dtype.size_bytes
+        for n, _ in origins(problem, nest, choice.lines).values()
+    )
 
 
 def owned(problem: Problem, nest: Nest, choice: Tiled) -> dict[str, int]:
@@ -107,33 +133,84 @@ def load_units(choice: Tiled, one: Staged) -> dict[str, int]:
 
 def run_units(choice: Tiled) -> dict[str, int]:
     """The shares of a tile that threads run, along each index, fastest first."""
-    tile = choice.tile
+    tile = dict(choice.tile)
+    if choice.phased:
+        tile[choice.along] = power_of_two_below(tile[choice.along])
     return {choice.along: tile[choice.along] // choice.widths.get(choice.along, 1), choice.across: tile[choice.across]}
 
 
-def dealt(nest: Nest, units: Mapping[str, int], threads: int) -> tuple[Share, ...]:
-    """The threads of a block dealt to shares of a tile."""
+def dealt(
+    nest: Nest, units: Mapping[str, int], threads: int, lanes: Mapping[str, int] = MappingProxyType({})
+) -> tuple[Share, ...]:
+    """The threads of a block dealt to shares of a tile, at first no more `lanes` to an index than are given."""
     order = tuple(nest.indices.index(index) for index in units)
     extents = [units.get(index, 1) for index in nest.indices]
-    return share(extents, order, [threads] * len(extents), threads)
+    return share(extents, order, [lanes.get(index, threads) for index in nest.indices], threads)
 
 
-def tile_lanes(problem: Problem, nest: Nest, units: Mapping[str, int], threads: int, each: Mapping[str, int]) -> Lanes:
+def load_lanes(problem: Problem, nest: Nest, choice: Tiled) -> dict[str, int]:
+    """How many lanes bring chunks of one row of a tile that is in phase, and how many rows: so many that what they put
+    there at once lies in other banks. Chunks that are neighbours are put as far apart as they have rows, and rows lie
+    beside one another."""
+    if not choice.phased:
+        return {}
+    warp, apart = problem.target.warp_size, ACCESS_BYTES * pitch(problem, nest, choice)
+    across = min(BANKS_BYTES // gcd(apart, BANKS_BYTES), warp)
+    return {choice.across: across, choice.along: warp // across}
+
+
+def tile_lanes(
+    problem: Problem,
+    nest: Nest,
+    units: Mapping[str, int],
+    threads: int,
+    each: Mapping[str, int],
+    lanes: Mapping[str, int] = MappingProxyType({}),
+) -> Lanes:
     """The value of each index on the lanes of a warp, of threads dealt to shares of a tile."""
     warp = problem.target.warp_size
-    digits = thread_digits(nest.indices, dealt(nest, units, threads), Names(()), warp, each)
+    digits = thread_digits(nest.indices, dealt(nest, units, threads, lanes), Names(()), warp, each)
     return lane_values(digits, nest.indices, warp)
 
 
-def tile_layout(choice: Tiled, one: Staged) -> Layout:
+def tile_layout(problem: Problem, nest: Nest, choice: Tiled, one: Staged) -> Layout:
     """Rows across, neighbours along. Neighbouring lanes put their accesses into neighbouring rows, or rows a square
     apart, so the number of an access in its row is mixed with that of the row."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    if choice.phased:
+        return row_major((const(_room(problem, nest, choice)),))
     bits = min(_log2(BANKS_BYTES // (one.along * one.wide.dtype.size_bytes)), _log2(columns // one.along))
     base = _log2(one.along)
     shift = _log2(columns * one.across) - base
     xor = Xor(bits=bits, base=base, shift=shift) if bits else None
     return strided((rows, columns), (columns, 1), xor)
+
+
+def pitch(problem: Problem, nest: Nest, choice: Tiled) -> int:
+    """How far apart the rows of a tile lie that lie in chunks as those that are written do: with room for the place of
+    its first element in a chunk. Rows that lie apart by no multiple of a chunk spread what lanes put there over the
+    banks."""
+    if choice.strips:
+        return choice.tile[choice.along]
+    (origin,), whole = origins(problem, nest, choice.lines).values(), chunk(problem, nest, choice)
+    step = address(problem, origin).coefficient(choice.across) or 0
+    least = choice.tile[choice.along] + whole - 1
+    return least + (step - least) % whole
+
+
+def tile_begin(problem: Problem, nest: Nest, choice: Tiled) -> int:
+    """Where the first row of a tile in phase lies in it, some chunks from its beginning: before it are those of the
+    first chunks of rows, which nobody reads."""
+    whole = chunk(problem, nest, choice)
+    return -(-(whole - 1) * pitch(problem, nest, choice) // whole) * whole
+
+
+def _room(problem: Problem, nest: Nest, choice: Tiled) -> int:
+    """The elements of a tile in phase, that of a strip with its place in a line of memory: lines of them."""
+    line = chunk(problem, nest, choice) * LINE_BYTES // ACCESS_BYTES
+    rows = choice.tile[choice.across] + chunk(problem, nest, choice) - 1
+    room = tile_begin(problem, nest, choice) + rows * pitch(problem, nest, choice) + line
+    return -(-room // line) * line
 
 
 def shares(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Mapping[str, int], ...]:
@@ -172,7 +249,12 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`along` and `across` are two of {', '.join(nest.indices)}"
     if not is_tileable(problem, nest):
         return "its band is none of plain statements over a box, each with an element of its own to write"
-    if choice.tile.keys() != set(pair) or not all(is_power_of_two(n) and n <= MOST_SIDE for n in choice.tile.values()):
+    sides = dict(choice.tile)
+    if choice.strips and choice.along in sides:
+        del sides[choice.along]
+    elif choice.phased and choice.along in sides:
+        sides[choice.along] = power_of_two_below(sides[choice.along])
+    if choice.tile.keys() != set(pair) or not all(is_power_of_two(n) and n <= MOST_SIDE for n in sides.values()):
         return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
     if choice.resident < 0 or choice.resident * choice.threads > problem.target.resident_threads:
         return f"`resident`: a multiprocessor has no room for {choice.resident} blocks of {choice.threads} threads"
@@ -185,10 +267,15 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`widths` gives {' or '.join(pair)} 2, 4, 8 or 16"
     if any(n > choice.tile[index] for index, n in choice.widths.items()):
         return "`widths` has more iterations of an index than the tile"
+    if choice.strips and not choice.phased:
+        return "`strips`: its tiles are not in phase"
+    wrong = phase_fault(problem, nest, choice) if choice.phased else None
+    if wrong is not None:
+        return wrong
     found = staged(problem, nest, choice)
     run, across = choice.widths.get(choice.along, 1), choice.widths.get(choice.across, 1)
     held = [one.element for one in found]
-    wrong = _line_fault(problem, nest, choice, found) if choice.lines else None
+    wrong = _line_fault(problem, nest, choice, found) if choice.lines and not choice.phased else None
     if wrong is not None:
         return wrong
     origin = origins(problem, nest, choice.lines).get(choice.along)
@@ -196,12 +283,72 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`widths`: no access is wide where a thread takes {run} iterations of {choice.along}"
     if across > max(greatest_width(problem, one.wide, choice.across) for one in found):
         return f"`widths`: nothing that is staged is read {across} elements of {choice.across} at a time"
-    counts = [prod(units.values()) for units in shares(problem, nest, choice)]
+    given = () if choice.strips else shares(problem, nest, choice)[-1 if choice.phased else 0 :]
+    counts = [prod(units.values()) for units in given]
     if any(count < 1 or count % choice.threads for count in counts):
         return f"a tile has no equal shares for {choice.threads} threads"
-    needed = prod(choice.tile.values()) * sum(one.wide.dtype.size_bytes for one in found)
+    needed = sum(tile_bytes(problem, nest, choice, one) for one in found)
     if needed > problem.target.shared_bytes:
         return f"its tiles need {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
+    return None
+
+
+def tile_bytes(problem: Problem, nest: Nest, choice: Tiled, one: Staged) -> int:
+    """What the tile of a read takes of shared memory."""
+    room = _room(problem, nest, choice) if choice.phased else prod(choice.tile.values())
+    return room * one.wide.dtype.size_bytes
+
+
+def phase_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
+    """What is wrong with tiles whose rows lie in chunks as those do that are written, None where they may."""
+    found, able = list(origins(problem, nest, choice.lines).values()), stageable(problem, nest, choice.across)
+    if not found:
+        return "`phased`: runs are counted from no sectors"
+    (origin,) = found
+    if address(problem, origin).coefficient(choice.across) is None:
+        return f"`phased`: rows of {origin[0]} lie apart by no number"
+    size, own = problem.kernel.buffer(origin[0]).dtype.size_bytes, owned(problem, nest, choice)[choice.along]
+    for wide in map(able.__getitem__, choice.staged):
+        array = problem.kernel.buffer(wide.element[0])
+        near = is_run(problem, wide.element, choice.across) and array.align >= ACCESS_BYTES
+        if not near or array.dtype.size_bytes != size:
+            return f"`phased`: {printed(*wide.element)} is not read in chunks of as many elements as are written"
+    chunks = choice.tile[choice.across] * size // ACCESS_BYTES
+    if chunks < 2 or choice.threads % chunks:
+        return f"`phased`: {choice.threads} threads bring no rows of {chunks} chunks"
+    if choice.strips:
+        return strip_fault(problem, nest, choice, origin)
+    if own != power_of_two_below(choice.tile[choice.along]):
+        return "`phased`: what a block has of a tile along is no power of two"
+    return None
+
+
+def strip_fault(problem: Problem, nest: Nest, choice: Tiled, origin: Element) -> str | None:
+    """What is wrong with strips: rows that lie one behind the other, of which an iteration writes an element that only
+    what is staged tells of."""
+    along = next(par for par in nest.pars if par.index == choice.along)
+    size = constant_value(along.extent)
+    if size is None or size != choice.tile[choice.along]:
+        return f"`strips`: a tile has not all iterations of {choice.along}"
+    if address(problem, origin).coefficient(choice.across) != size:
+        return f"`strips`: rows of {origin[0]} do not lie one behind the other"
+    held = {
+        origin,
+        *(wide.element for name, wide in stageable(problem, nest, choice.across).items() if name in choice.staged),
+    }
+
+    def left(node: Node) -> Node:
+        match node:
+            case Read() | Bind() if (node.buffer, node.subscripts) in held:
+                return replace(node, subscripts=())
+            case _:
+                return node
+
+    for stmt in statements(nest.body):
+        if not isinstance(stmt, Bind) or (stmt.buffer, stmt.subscripts) != origin:
+            return "`strips`: an iteration does more than write one element"
+        if any(isinstance(n, IndexVar) and n.name in choice.tile for n in walk(rewrite(stmt, left))):
+            return f"`strips`: what is written depends on {choice.along} or {choice.across}"
     return None
 
 

@@ -14,10 +14,11 @@ class Completion(StrEnum):
 
 
 class Access(StrEnum):
-    """How a copy moves the elements of its last index, which are neighbours on both sides."""
+    """How a copy moves the elements of its last index, which are neighbours on both sides, or in registers alone."""
 
     EACH = "each"  # one by one
     ALIGNED = "aligned"  # together, in memory at an address that is a multiple of their bytes
+    APART = "apart"  # one by one, from registers to places that lie apart in memory by a number of elements
     FUNNEL = "funnel"  # 16 bytes from any address in global memory: two aligned chunks, shifted together
     SHIFTED = (
         "shifted"  # 16 bytes of each lane of a warp, one behind the other, from or to any address in global memory

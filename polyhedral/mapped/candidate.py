@@ -128,7 +128,10 @@ class Tiled:
     `tile`: iterations of both that a block takes, powers of two; of other indices it takes one. `staged` has reads as
     the mapping prints them. `widths`: along, a thread takes so many neighbouring iterations at once; across, so many
     elements of what is staged. `grid` and `lines` as in a flat band; runs along are counted from sectors, and tiles
-    overlap by one, so that no sector is written by two blocks. `resident`: as in a launch of parts.
+    overlap by one, so that no sector is written by two blocks. `phased`: rows of what is staged come in the chunks of
+    memory that hold them, and lie in the tile as the rows that are written lie in theirs, so that nothing is shifted;
+    the part of a tile that is its block's own has powers of two along. `strips`: a tile so has all of the index along,
+    and what is written of it is one run of memory. `resident`: as in a launch of parts.
     """
 
     threads: int
@@ -139,6 +142,8 @@ class Tiled:
     grid: tuple[str, ...]
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+    phased: bool = False
+    strips: bool = False
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 

@@ -343,6 +343,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "begin": _count,
     "rest": _or_none(_rest),
     "resident": _count,
+    "phased": _flag,
+    "strips": _flag,
     "memory": _by_name(_memory),
 }
 

@@ -200,7 +200,7 @@ class Runner:
                 crew.pause = self.chain.look_back(node, frame.lanes)
             case _ if isinstance(node, Operator):
                 lanes = self._acting(frame, node)
-                if isinstance(node, Copy) and node.access is not Access.EACH:
+                if isinstance(node, Copy) and node.access not in (Access.EACH, Access.APART):
                     self._check_wide(node, lanes)
                 self._at_once((expand(node),), lanes)
             case Fresh(buffer=buffer):

@@ -8,11 +8,15 @@
 
 namespace tx {
 
-// The elements between the last multiple of kBytes in memory and this one of an array.
+// The elements between the last multiple of kBytes in memory and this one of an array. Where the array begins with a
+// chunk, its number alone tells of it: one value for all rows that lie apart by whole chunks.
 template <int kBytes, class Memory, class Index>
 TX_FN int lead(const Memory& of, Index index) {
-  return static_cast<int>(reinterpret_cast<u64>(of.address(index)) & (kBytes - 1)) /
-         static_cast<int>(sizeof(typename Memory::Element));
+  constexpr int kSize = static_cast<int>(sizeof(typename Memory::Element));
+  if constexpr (!Memory::kShared && kBytes <= 16) {
+    if constexpr (Memory::kBeginsChunk) return static_cast<int>(static_cast<u32>(index) & (kBytes / kSize - 1));
+  }
+  return static_cast<int>(reinterpret_cast<u64>(of.address(index)) & (kBytes - 1)) / kSize;
 }
 
 // kCount registers from one on, whose number is a constant once loops are unrolled.

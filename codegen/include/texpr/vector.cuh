@@ -147,6 +147,18 @@ TX_FN void store(const Memory& to, Index index, Vector<typename Memory::Element,
   store_word<kCache>(reinterpret_cast<Word*>(to.address(index)), word);
 }
 
+// The elements one by one, kApart from each other, the first one at `index`.
+template <int kApart, int kCount, class Memory, class Index>
+TX_FN void store_apart(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v, Here = Here::now()) {
+  using Word = typename AccessWord<sizeof(typename Memory::Element)>::type;
+  Word* const first = reinterpret_cast<Word*>(to.address(index));
+  TX_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const auto one = v.one(i);
+    TX_COPY(&first[i * kApart], &one, sizeof one);
+  }
+}
+
 // `load` of a chunk of which only the elements index + first .. index + last - 1 are wanted, at least one: the others
 // have any value.
 template <int kCount, Cache kCache, class Memory, class Index>

@@ -54,6 +54,12 @@ inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, 
   for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.packed.get(i);
 }
 
+template <int kApart, int kCount, class Memory>
+inline void store_apart(const Memory& to, i64 index, Vector<typename Memory::Element, kCount> v,
+                        Here here = Here::now()) {
+  for (int i = 0; i < kCount; ++i) store(to, index + i * kApart, v.one(i), here);
+}
+
 TX_ONCE u32 funnel_word(u32 low, u32 high, int bits) {
   return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> bits);
 }
