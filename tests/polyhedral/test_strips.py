@@ -128,9 +128,7 @@ def test_a_strip_is_written_as_one_run_in_whole_chunks() -> None:
     assert all(copy.access is not Access.FUNNEL for copy in of_kind(only_launch(program).body, Copy))
 
 
-@pytest.mark.parametrize(
-    ("dtype", "length"), [("bf16", 33), ("bf16", 258), ("f32", 131), ("f32", 258), ("f64", 33)]
-)
+@pytest.mark.parametrize(("dtype", "length"), [("bf16", 33), ("bf16", 258), ("f32", 131), ("f32", 258), ("f64", 33)])
 def test_lanes_put_chunks_into_other_banks_of_a_strip(dtype: str, length: int) -> None:
     text, sizes = rows(dtype), {"M": length, "N": 1003}
     program = mapped(text, **sizes)
