@@ -57,9 +57,9 @@ HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
 def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     """The call that moves the elements of a copy's only index, into the row of `chunks` where it has one. Raises E0502
     for what no access moves."""
-    inside, view, held = sides(copy, access)
     if copy.access is Access.APART:
         return _apart_call(copy, access)
+    inside, view, held = sides(copy, access)
     count = access_count(copy, view, access)
     if copy.access is Access.FUNNEL and not inside:
         raise refused(copy, "writes at any address; only loads may be shifted")
@@ -99,14 +99,11 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
 
 
 def _apart_call(copy: Copy, access: Places) -> str:
-    """The call that puts registers to places of memory with a number of elements between them: one address, as NVRTC
-    does not find it in the sums of each."""
+    """The call that puts registers apart from one address on, which NVRTC does not find in the sum of each."""
     inside, view, held = sides(copy, access)
-    ((name, extent),) = copy.over
-    layout, count = access.frame.buffer(view.buffer).layout, constant_value(extent)
-    address = linear(coordinate(layout, Unit.ADDRESS, view.plain or ()))
-    step = address.coefficient(name)
-    if inside or copy.within is not None or layout.xor is not None or view.plain is None or not step or count is None:
+    layout, count = access.frame.buffer(view.buffer).layout, _last(copy)
+    step = linear(coordinate(layout, Unit.ADDRESS, view.plain or ())).coefficient(copy.over[-1][0])
+    if inside or copy.within is not None or layout.xor is not None or len(copy.over) > 1 or not step:
         raise refused(copy, "puts elements to places that no number says")
     own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=True)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=False)

@@ -86,8 +86,7 @@ def rounds_inside(kernel: Kernel, extent: IndexExpr, covered: int, beyond: int =
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """`count` iterations of `index` from the value of `first` on, `vector` the digit of the one at hand. `tiled` has
-    the elements that lie in tiles of shared memory, each by its place for the first iteration; `phased`: there in
-    chunks as the run does in memory."""
+    the elements that lie in tiles of shared memory, each by the place of its first iteration; `phased`: in chunks."""
 
     index: str
     extent: IndexExpr
@@ -261,8 +260,11 @@ def is_harmless(
 
 
 def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
-    reason = f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time"
-    return draft.local(f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
+    name, reason = (
+        wide.element[0],
+        f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
+    )
+    return draft.local(f"{name}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
 
 def _quotients_of_first(run: Run, body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -298,7 +300,7 @@ def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[No
 
 def zero_of(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str, ...]) -> Generic:
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
-    id, span = draft.names.fresh(f"{_id(wide, run)}_none"), wide.first.span
+    id, span = draft.names.fresh(f"{getattr(wide.first, 'id', run.index)}_none"), wide.first.span
     at = (*run.row, IndexVar(name=run.vector.name))
     leaf = Bind(id=id, buffer=register, subscripts=at, value=nothing(wide.dtype, span), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
@@ -307,10 +309,6 @@ def zero_of(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str
 def nothing(dtype: DType, span: Span) -> Const:
     """What stands for an element that there is not."""
     return Const(value=False if dtype.is_bool else 0, dtype=dtype, span=span)
-
-
-def _id(wide: Wide, run: Run) -> str:
-    return getattr(wide.first, "id", run.index)
 
 
 class Copies:
@@ -385,7 +383,7 @@ class Copies:
         )
         several = () if start == ZERO else ((self.access, const(self.run.count // wide.width)),)
         return Copy(
-            id=self.draft.names.fresh(f"{_id(wide, self.run)}_{what}"),
+            id=self.draft.names.fresh(f"{getattr(wide.first, 'id', self.run.index)}_{what}"),
             source=source,
             target=target,
             over=(*several, (self.element, const(wide.width))),
@@ -396,8 +394,7 @@ class Copies:
         )
 
     def _access(self, wide: Wide) -> Access:
-        apart = self.run.line is not None and not self.run.phased
-        if wide.funnel or (apart and wide.element in self.run.tiled):
+        if wide.funnel or (self.run.line and not self.run.phased and wide.element in self.run.tiled):
             return Access.FUNNEL
         own = Access.SHIFTED if wide.shifted else Access.ALIGNED
         return own if wide.width * wide.dtype.size_bytes > 1 else Access.EACH
