@@ -44,7 +44,8 @@ def peer(name: str) -> Any:
                 from peers.triton_products import gemm
             case _:
                 raise ValueError(name)
-    except ImportError:
+    except ImportError as why:  # of what a peer's own packages load, too
+        print(f"{name}: {why}")
         return None
     return gemm
 
