@@ -258,7 +258,7 @@ class _Tile:
         if way.factor.where is not None:
             condition = at_condition(way.factor.where, here)
             value = Select(condition=condition, then=value, other=nothing, dtype=self.one.dtype, span=self.span)
-        filled, empty = self._pack(way, "pack", value), self._pack(way, "pad", nothing)
+        filled, empty = self._pack(way, "pack", value), self._pack(way, "zeros", nothing)
         inside = Compare(op=CompareOp.LT, left=place, right=par.extent)
 
         def each_deep(*body: Node) -> Loop:

@@ -9,10 +9,11 @@ Rows lie a number of elements apart, so that by how much each is shifted is know
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Par
 from texpr.grammar.index.expr import ONE, add, conjunction, const, subtract
+from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.bands import Nest

@@ -114,7 +114,7 @@ class Engine:
 
         def deallocated(context: TaskContext) -> None:
             if flow.ranks is None:
-                with flow.lock:
+                with flow.lock.soon():
                     flow.forget(tensor)
 
         if flow.ranks is not None:
@@ -133,7 +133,7 @@ class Engine:
     def _wait(self, what: str) -> None:
         flow = self._flow
         self._outside(what)
-        with flow.lock:
+        with flow.lock.soon():
             if flow.ranks is not None and flow.closed is None:
                 flow.ranks.note(what, mark=True)
             flow.watchers += 1
@@ -163,7 +163,7 @@ class Engine:
         self._outside("flush")
         self._check_own(tensor)
         flow, waiter = self._flow, _Flush()
-        with flow.lock:
+        with flow.lock.soon():
             known = [block.residency for block in tensor.known_blocks() if block.residency is not None]
             waiter.left = sum(flow.holdings.flush(residency, waiter) for residency in known)
             if not waiter.left:
@@ -213,7 +213,7 @@ class Engine:
 
     def _close(self, how: str) -> None:
         flow = self._flow
-        with flow.lock:
+        with flow.lock.soon():
             flow.closed = flow.closed or how
             flow.wake()
         if self._ended:
@@ -223,7 +223,7 @@ class Engine:
         flow.holdings.close()
         if flow.ranks is not None:
             flow.ranks.end()
-        with flow.lock:
+        with flow.lock.soon():
             for tensor in flow.tensors:
                 for block in tensor.known_blocks():
                     block.residency = None

@@ -115,7 +115,7 @@ class Flow:
         if self.ranks is not None:
             self.ranks.prepare(task)
         self._first.give_way()
-        with self.lock:
+        with self.lock.soon():
             if self.unfinished >= self._ahead and parent is None:
                 self._hold_up()
             if self.closed is not None:
@@ -341,7 +341,7 @@ class Flow:
         except BaseException as why:  # whatever it is, it is the task's, and the worker goes on
             error = why
         error = context.close(error)
-        with self.lock if task.node == HOME else self._first:
+        with self.lock.soon() if task.node == HOME else self._first:
             task.error = error
             if context.leaving is not None:
                 self.holdings.leave(task, context.leaving, context.failed)

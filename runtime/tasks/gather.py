@@ -21,7 +21,7 @@ def gather(ranks: "Ranks", tensor: Tensor) -> Array:
     errors: list[BaseException | None] = []
 
     def arrived(why: BaseException | None) -> None:
-        with flow.lock:
+        with flow.lock.soon():
             errors.append(why)
             flow.progress.notify_all()
 
@@ -34,7 +34,7 @@ def gather(ranks: "Ranks", tensor: Tensor) -> Array:
             arriving.append((block, numpy.empty(block.shape, tensor.dtype)))
     for block, part in arriving:
         ranks.courier.post(Move(Kind.GET, homes.spot(block), part, arrived))
-    with flow.lock:
+    with flow.lock.soon():
         flow.progress.wait_for(lambda: len(errors) == len(arriving) or flow.closed is not None)
     ranks.meet("gathered")
     for block, part in arriving:

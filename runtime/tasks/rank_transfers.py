@@ -75,7 +75,7 @@ class RankTransfers:
         spot = self._homes.spot(commit.block)
         if commit.op is not Op.WRITE:
             check_sum(self._transport, commit.task, commit.block.tensor)
-        with self._flow.lock:
+        with self._flow.lock.soon():
             self._flow.active += not commit.queued
             commit.queued = True
         kind = Kind.PUT if commit.op is Op.WRITE else Kind.ADD

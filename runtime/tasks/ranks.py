@@ -113,7 +113,7 @@ class Ranks:
 
     def _move_in(self, tensor: Tensor) -> None:
         laid = self.homes.lay(tensor)
-        with self.flow.lock:
+        with self.flow.lock.soon():
             self.note(self.homes.text(tensor, laid), mark=True)
 
         def all_are_here(transport: Transport) -> None:
@@ -226,7 +226,7 @@ class Ranks:
             self.courier.tell_all(self._all_news)
 
     def _all_news(self) -> list[Any]:
-        with self.flow.lock:
+        with self.flow.lock.soon():
             news, self._news = self._news, []
         return ["news", news]
 
@@ -234,7 +234,7 @@ class Ranks:
 
     def heard(self, rank: int, message: list[Any]) -> None:
         kind, *rest = message
-        with self.flow.lock:
+        with self.flow.lock.soon():
             if kind == "news":
                 for news in rest[0]:
                     self._learn(rank, *news)
@@ -260,14 +260,14 @@ class Ranks:
             self._end(task)
 
     def lost(self, rank: int, why: str) -> None:
-        with self.flow.lock:
+        with self.flow.lock.soon():
             self._lost = True
             self._leave(rank, why)
 
     def broken(self, why: BaseException) -> None:
         told = fail("E0727", f"rank {self.rank}: its transport failed: {said(why)}")
         told.__cause__ = why
-        with self.flow.lock:
+        with self.flow.lock.soon():
             self._lost = True
             self.flow.collapse(told)
 
@@ -286,7 +286,7 @@ class Ranks:
         return all(running[node] >= workers[node] for node in self.flow.load)
 
     def is_in_doubt(self) -> bool:
-        with self.flow.lock:
+        with self.flow.lock.soon():
             rank = self._stream.ahead()
             if rank is not None and not self._ending:
                 self._show(rank)
@@ -335,7 +335,7 @@ class Ranks:
 
     def leave(self, why: str) -> None:
         """This rank goes before its time; others are told, unless one of them is why."""
-        with self.flow.lock:
+        with self.flow.lock.soon():
             if not self._ending:
                 self._ending = True
                 self.courier.hurry()

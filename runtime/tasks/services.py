@@ -41,7 +41,7 @@ class Services:
 
     def request(self, task: Task, block: Block, op: Op, waiter: Waiter) -> Outcome:
         """A block that a running task did not declare. Raises E0712."""
-        with self.flow.lock:
+        with self.flow.lock.soon():
             residency = self._holdings.residency(block)
             while not self._holdings.admit(task, residency, op):
                 self._starve(task, block)
@@ -55,7 +55,7 @@ class Services:
 
     def lend(self, task: Task, block: Block) -> None:
         """Memory of a task's own, of a block's size, that was not promised to it. Raises E0712."""
-        with self.flow.lock:
+        with self.flow.lock.soon():
             while not self._holdings.lend(task, block.size_bytes):
                 self._starve(task, block)
             self.flow.settle()
@@ -79,7 +79,7 @@ class Services:
         if node != HOME:
             self._holdings.nodes[node].check(residency.buffers[node])
         if residency.undo is not None:
-            with self.flow.lock:
+            with self.flow.lock.soon():
                 self._machine.take(residency, node)
                 self.flow.settle()
         return residency.buffers[node] if node != HOME else block.home
@@ -87,7 +87,7 @@ class Services:
     def give_back(self, block: Block, node: int, taken: bool, spoilt: TExprError | None) -> None:
         """A task no longer holds a block. `taken`: it had its buffer in its hands."""
         residency = self._holdings.residency(block)
-        with self.flow.lock:
+        with self.flow.lock.soon():
             node = residency.held_at(node)
             if taken and spoilt is None:
                 self._machine.release(residency, node)
@@ -98,7 +98,7 @@ class Services:
     def commit(self, task: Task, block: Block, op: Op, values: Any) -> None:
         """Values of a task's own go to a block: at once, or by a worker when nobody holds it. Raises E0710."""
         commit = Commit(task, block, op, values)
-        with self.flow.lock:
+        with self.flow.lock.soon():
             outcome = self._machine.request(self._holdings.residency(block), op, HOME, commit)
             self.flow.settle()
             if outcome is Outcome.REFUSED:
@@ -111,7 +111,7 @@ class Services:
     def undeclared(self, fn: Any) -> bool:
         """Count an access that was not declared; whether it is the function's first."""
         code = getattr(fn, "__code__", fn)
-        with self.flow.lock:
+        with self.flow.lock.soon():
             self.flow.counters.undeclared += 1
             if code in self._warned:
                 return False

@@ -75,7 +75,7 @@ class Task(Node):
         flow = self._flow
         if flow.crew.is_mine(threading.get_ident()):
             raise fail("E0711", f"a task's function waits for {self}", help="submit what follows as a child")
-        with flow.lock:
+        with flow.lock.soon():
             flow.watchers += 1
             self.watched = True
             try:

@@ -25,21 +25,22 @@ _before = 0.0
 
 
 class Lock:
-    """A lock which is asked for again where it is taken. `plain` is the same one for whoever waits in the system."""
+    """A lock which is asked for again where it is taken: `with lock.soon():`. `plain` is the same one for whoever waits
+    in the system. It is taken and let by Python's own lock alone, so that Ctrl-C leaves none that is taken: it comes
+    between any two steps of a method, and not within those of `with`."""
 
-    __slots__ = ("_acquire", "_release", "plain")
+    __slots__ = ("_locked", "plain")
 
     def __init__(self) -> None:
         self.plain = threading.Lock()
-        self._acquire, self._release = self.plain.acquire, self.plain.release
+        self._locked = self.plain.locked
 
-    def __enter__(self) -> None:
-        acquire = self._acquire
-        while not acquire(False):
+    def soon(self) -> threading.Lock:
+        """The lock, when nobody has it."""
+        locked = self._locked
+        while locked():
             time.sleep(ASK_AGAIN_S)
-
-    def __exit__(self, *unused: object) -> None:
-        self._release()
+        return self.plain
 
 
 class First:

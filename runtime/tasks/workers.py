@@ -44,7 +44,7 @@ class Commit:
     def over(self, flow: "Flow", error: BaseException | None) -> None:
         """The values have reached their block, or not."""
         task = self.task
-        with flow.lock:
+        with flow.lock.soon():
             residency = flow.holdings.residency(self.block)
             if self.refused:
                 error = no_value(task, self.block)
@@ -122,7 +122,7 @@ class Crew:
         except BaseException as why:  # functions and transfers are caught elsewhere: this is a defect of ours
             told = InternalError("the engine collapsed")
             told.__cause__ = why
-            with self._flow.lock:
+            with self._flow.lock.soon():
                 self._flow.collapse(told)
 
     def _work(self, node: int) -> None:

@@ -79,7 +79,7 @@ def test_tasks_that_wait_for_ever_are_told() -> None:
         engine.submit(put, write(a.block((0,))), args=(a.block((0,)), 1.0))
         engine.wait()
         residency = flow.holdings.residency(a.block((0,)))
-        with flow.lock:
+        with flow.lock.soon():
             flow.holdings.machine.request(residency, Op.WRITE, 0, "nobody")
         engine.submit(copy, read(a.block((0,))), write(b.block((0,))), args=(a.block((0,)), b.block((0,))))
         engine.submit(copy, read(b.block((0,))), write(b.block((1,))), args=(b.block((0,)), b.block((1,))))
@@ -87,7 +87,7 @@ def test_tasks_that_wait_for_ever_are_told() -> None:
         refused(
             "E0715", "task copy#1 waits for A[0], and nothing runs that it could wait for: task copy#1", engine.wait
         )
-        with flow.lock:
+        with flow.lock.soon():
             flow.holdings.machine.cancel(residency, 0)
         assert engine.array(a)[0] == 1.0
 

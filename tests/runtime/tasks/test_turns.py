@@ -1,8 +1,11 @@
 """The lock of an engine: one thread at a time, and nobody who waits for it is given it while asleep."""
 
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,13 +26,15 @@ def eager_threads() -> Iterator[None]:
 
 def test_one_thread_at_a_time_is_under_the_lock_however_it_came_there(eager_threads: None) -> None:
     lock = Lock()
-    ways = [lock, First(lock.plain), lock.plain, threading.Condition(lock.plain)]
+    ways: list[Callable[[], Any]] = [
+        lock.soon, lambda: First(lock.plain), lambda: lock.plain, lambda: threading.Condition(lock.plain),
+    ]  # fmt: skip
     inside, most, count = 0, 0, 0
 
     def work(way: int) -> None:
         nonlocal inside, most, count
         for _ in range(ROUNDS):
-            with ways[way]:
+            with ways[way]():
                 inside += 1
                 most = max(most, inside)
                 before = count
@@ -57,14 +62,14 @@ def test_who_finds_the_lock_taken_asks_again_and_does_not_queue_for_it(monkeypat
 
     monkeypatch.setattr(turns.time, "sleep", sleep)
     lock.plain.acquire()
-    with lock:
+    with lock.soon():
         assert lock.plain.locked() and slept == [turns.ASK_AGAIN_S] * 3
     assert not lock.plain.locked()
 
 
 def test_the_lock_is_free_again_after_an_exception() -> None:
     lock = Lock()
-    with pytest.raises(KeyError), lock:
+    with pytest.raises(KeyError), lock.soon():
         raise KeyError
     assert not lock.plain.locked()
 
@@ -86,3 +91,41 @@ def test_others_give_way_to_those_who_should_not_wait(monkeypatch: pytest.Monkey
     lock.plain.release()
     waiting.join()
     assert lock.plain.locked() and not first._waiting
+
+
+class InterruptedHereError(Exception):
+    pass
+
+
+def test_no_interrupt_leaves_the_lock_taken() -> None:
+    lock, main, armed, caught = Lock(), threading.main_thread().ident, [False], 0
+
+    def handler(*unused: object) -> None:
+        if armed[0]:
+            armed[0] = False
+            raise InterruptedHereError
+
+    def interrupt() -> None:
+        for _ in range(400):
+            time.sleep(1e-4)
+            signal.pthread_kill(main or 0, signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    thread = threading.Thread(target=interrupt)
+    try:
+        thread.start()
+        while thread.is_alive():
+            try:
+                armed[0] = True
+                for _ in range(1000):
+                    with lock.soon():
+                        pass
+                armed[0] = False
+            except InterruptedHereError:
+                caught += 1
+            assert not lock.plain.locked()
+    finally:
+        armed[0] = False
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert caught > 20

@@ -5,7 +5,7 @@ from added_words import Edits
 ATOM: Edits = {
     "polyhedral/mapped/atoms.py": [
         (
-            "def mma(dtype: DType, sums: DType)",
+            "def mma(dtype: DType, sums: DType,",
             "def vote(target: Target) -> Atom:\n"
             '    """Every lane gets the number of lanes whose value is not 0."""\n'
             "    lanes = target.warp_size\n"
@@ -14,7 +14,7 @@ ATOM: Edits = {
             "    same = Layout(shape=(), terms=(term,), copies=(lanes,))\n"
             '    return _atom("vote", Team.WARP, SM_80, ("lanes", "vote"), source=_held(F32, each), '
             "target=_held(F32, same))\n\n\n"
-            "def mma(dtype: DType, sums: DType)",
+            "def mma(dtype: DType, sums: DType,",
         )
     ],
     "codegen/include/texpr/lanes.cuh": [
