@@ -20,6 +20,7 @@ from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Scan
 from texpr.polyhedral.map.scan_lines import reach, scan_origins
+from texpr.polyhedral.map.scan_shifted import shifted
 from texpr.polyhedral.map.scan_team import Chain, Fold, Team, covered_by_team
 from texpr.polyhedral.map.scan_tile import Tiles
 from texpr.polyhedral.map.scan_work import Scans, is_wanted, scans
@@ -48,7 +49,9 @@ class _Launch:
         self.team, self.found, self.name = team, found, name
         self.draft, self.nest = team.draft, team.nest
         covered = dict(zip(self.nest.indices, team.band.covered, strict=False))
-        self.inside = padding_guard(self.nest, covered, team.ranges, team.firsts)
+        shifts = any(shifted(self.draft.problem, self.nest, team.choice, scan) for scan in found.scans)
+        names = {} if shifts else team.firsts  # where lanes shift, a row may end among the elements of a thread
+        self.inside = padding_guard(self.nest, covered, team.ranges, names)
         self.turns = ""
 
     def build(self) -> Launch:

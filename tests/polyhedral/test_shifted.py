@@ -37,9 +37,9 @@ BODIES = {
 
 
 def shifting(name: str, columns: int, **changes: Any) -> MappedProgram:
-    """The program with 32 lanes across its columns, and 16 bytes of a row for each of them."""
-    dtype, body = BODIES[name]
-    text = COLUMNS.format(dtype, body)
+    """The program of a name, or a text in f32, with 32 lanes across its columns, 16 bytes of a row for each of them."""
+    dtype, body = BODIES.get(name, ("f32", ""))
+    text = COLUMNS.format(dtype, body) if body else name
     found = mapped(text, N=columns)
     assert isinstance(found.candidate, Candidate)
     ((launch, one),) = found.candidate.launches.items()
@@ -91,6 +91,31 @@ def test_the_text_is_right_on_the_cpu_at_every_length_of_a_row() -> None:
         expected = interpret(kernel, values, sizes={"M": 21}).outputs["Y"]
         np.testing.assert_array_equal(found[0], expected, err_msg=f"{name} {columns}")
         assert found[0].tobytes() == found[1].tobytes()
+
+
+BESIDE = {
+    "behind": "s = 0.0; seq M i { s += X[i, j]; Y[i, j] = s }; T[j] = s",
+    "before": "s = T[j]; seq M i { s += X[i, j]; Y[i, j] = s }",
+}
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(("name", "look_back"), [("behind", False), ("behind", True), ("before", True)])
+def test_what_stands_beside_a_scan_ends_with_its_columns(name: str, look_back: bool) -> None:
+    form = "kernel k(X: f32[M, N], Y: f32[M, N], T: f32[N]) {{ par N j {{ new s: f32; {0} }} }}"
+    program = shifting(form.format(BESIDE[name]), 261, look_back=look_back)
+    assert shifted(program)
+    emitted = Emitted(program)
+    module = HostModule(emitted.source, werror=True)
+    for rows in (3, 0):
+        values = arguments(program.kernel, {"M": rows, "N": 261})
+        expected = interpret(program.kernel, values, sizes={"M": rows}).outputs
+        got = simulate(program, values, sizes={"M": rows})
+        arrays = {n: np.array(v) for n, v in values.items()}
+        assert emitted.run(module, arrays) is None
+        for array in ("Y", "T"):
+            np.testing.assert_array_equal(got[array], expected[array], err_msg=f"{array} of {rows} rows")
+            np.testing.assert_array_equal(arrays[array], expected[array], err_msg=f"{array} of {rows} rows")
 
 
 def changed(program: MappedProgram, change: Any) -> MappedProgram:
