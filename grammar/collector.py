@@ -19,8 +19,9 @@ def rare_collections() -> Iterator[None]:
     puts back what the first one found, and what somebody else sets meanwhile stays."""
     modules = len(sys.modules)
     with _lock:
-        _resting.append(_resting[0] if _resting else gc.get_threshold())
-        if 0 < _resting[0][0] < YOUNG:
+        first = not _resting
+        _resting.append(gc.get_threshold() if first else _resting[0])
+        if first and 0 < _resting[0][0] < YOUNG:
             gc.set_threshold(YOUNG, *_resting[0][1:])
     try:
         yield

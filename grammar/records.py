@@ -5,7 +5,7 @@ prints few. Python compiles six methods for each as it is defined, a third of a 
 are asked for, and what no text of its own needs is a function that all share. `fields`, `replace`, `is_dataclass`,
 `copy`, `pickle` and `match` see a dataclass like any other, whose methods do the same.
 
-Not offered: `order`, `init=False`, `repr=False`, `unsafe_hash`, `InitVar`.
+Not offered: `order`, `init=False`, `repr=False`, `unsafe_hash`, `weakref_slot`, `InitVar`.
 """
 
 import dataclasses
@@ -25,6 +25,9 @@ def _late_dataclass(
 
     def made(kind: type[T]) -> type[T]:
         own = vars(kind)
+        for base in kind.__mro__[1:]:
+            if "__dataclass_fields__" in vars(base) and frozen is not (getattr(base, "__setattr__", None) is _assigned):
+                raise TypeError(f"{kind.__name__} is frozen, or its base {base.__name__}, and not both")
         shared: dict[str, Any] = {} if "__repr__" in own else {"__repr__": _shown}
         if frozen:
             shared |= {"__setattr__": _assigned, "__delattr__": _deleted}

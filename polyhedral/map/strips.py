@@ -1,13 +1,13 @@
 """Strips: tiles of whole rows that lie one behind the other in what is written, so that a block writes one run of it.
 
-    par N j, M i { B[j, i] = A[i, j] }      along i, across j; M = 257, bf16, a strip of 120 rows
+    par N j, M i { B[j, i] = A[i, j] }      along i, across j; M = 257, bf16, a strip of 128 rows
 
     phase = B[j_tile, 0] behind a multiple of 128 bytes
     …                                                  A_tile[1800 + phase + 257*j + i], by chunks (`phased.py`)
     barrier (block)
     for i_serial < 8
       j_i_first = 4096*i_serial + … - phase            elements of the strip, in chunks of a line
-      if -8 < j_i_first, j_i_first < 257*min(120, N - j_tile)
+      if -8 < j_i_first, j_i_first < 257*min(128, N - j_tile)
         copy A_run[e] = A_tile[1800 + phase + j_i_first + e] for e < 8  (now, aligned)
         each: B_run[v] = A_run[v]
         copy B[j_tile + (j_i_first + e) / 257, (j_i_first + e) % 257] = B_run[e] for e < 8, … (now, aligned)

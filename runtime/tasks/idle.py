@@ -72,14 +72,12 @@ class Idle:
     def take(self, *, dirty: bool) -> Entry | None:
         """The time and the residency of the longest unused, which is none of them any more; without `dirty`, of those
         that are clean. None where there is none."""
-        clean, heap = self._head(self._clean), self._clean
-        if dirty:
-            other = self._head(self._dirty)
-            if other is not None and (clean is None or other < clean):
-                clean, heap = other, self._dirty
-        if clean is None:
+        self._head(self._clean)  # what is dirty by now comes to the others first, and then what is clean by now
+        first = self._head(self._dirty) if dirty else None
+        clean = self._head(self._clean)
+        if first is None and clean is None:
             return None
-        found = heappop(heap)
+        found = heappop(self._dirty if clean is None or (first is not None and first < clean) else self._clean)
         del self._times[found[1]]
         return found
 

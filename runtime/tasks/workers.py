@@ -145,9 +145,9 @@ class Crew:
             error: BaseException | None = None
             try:
                 self._flow.carry(transfer)
+                if self._flow.ranks is not None and self._flow.ranks.transfers.takes(transfer):
+                    continue
             except BaseException as why:  # the block has no value then
                 error = why
-            if error is None and self._flow.ranks is not None and self._flow.ranks.transfers.takes(transfer):
-                continue
             self._flow.carried(transfer, error)
             del transfer

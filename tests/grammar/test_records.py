@@ -146,6 +146,19 @@ def test_a_plain_class_below_a_frozen_one_adds_attributes_and_keeps_its_fields()
         del named.x
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_frozen_class_and_another_are_not_below_one_another(frozen: bool) -> None:
+    @dataclass(frozen=frozen)
+    class Base:
+        a: int
+
+    class Below(Base):
+        b: int = 0
+
+    with pytest.raises(TypeError, match="Below is frozen, or its base Base, and not both"):
+        dataclass(frozen=not frozen)(Below)
+
+
 def test_methods_are_written_when_they_are_asked_for_and_once() -> None:
     @dataclass(frozen=True, slots=True)
     class Fresh:

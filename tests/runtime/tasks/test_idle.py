@@ -45,6 +45,8 @@ def test_what_is_clean_or_dirty_by_now_is_taken_as_that() -> None:
     assert names(idle, dirty=False) == ["a", "b", "c"]
     a.state[AT] = State.DIRTY  # a writer that gave up left it as it was
     assert names(idle, dirty=False) == ["b", "c"] and names(idle, dirty=True) == ["a", "b", "c"]
+    a.state[AT] = State.READY  # and nobody said so
+    assert names(idle, dirty=True) == ["a", "b", "c"]
     idle.discard(a)
     idle.discard(b)
     assert names(idle, dirty=True) == ["c"]
