@@ -9,10 +9,6 @@ what takes more is E0307. No isl value is printed or handed out from inside a qu
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 
-from texpr.polyhedral.islpy_version import forget_version  # it must be loaded before islpy
-
-# isort: split
-
 from islpy import (
     Aff,
     BasicSet,
@@ -32,8 +28,6 @@ from islpy import (
 from texpr.grammar.diagnostics import TExprError, error
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
-
-forget_version()
 
 __all__ = [
     "Aff",

@@ -176,6 +176,17 @@ def test_a_kernel_of_one_band_loads_no_form_that_it_has_not() -> None:
     assert result.stdout.strip() == "[] False"
 
 
+def test_a_product_on_tensor_cores_loads_no_arrays() -> None:
+    sums = "par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }"
+    text = f"kernel f(A: bf16[M, K], B: bf16[K, N], C: f32[M, N]) {{ {sums} }}"
+    code = (
+        f"import sys, texpr; texpr.parse({text!r}).only.compile('cuda:sm_90a', M=4096, N=4096, K=4096).source\n"
+        "print('numpy' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert result.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("folder", ["grammar/check", "grammar/python", "grammar/interpret", "grammar/text"])
 def test_readers_share_a_context_and_no_base_class(folder: str) -> None:
     may = {"Exception", "Enum", "StrEnum", "NamedTuple", "TypedDict", "Protocol", "Generic", "RefusedError"}
