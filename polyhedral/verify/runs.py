@@ -1,7 +1,7 @@
 """What runs where: the iterations and the stores that the trees of a mapping make, as points to count."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,17 @@ BOUND = ("write",)
 WARPGROUP = 4  # warps
 
 
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a node of a launch has: a tuple of expressions, and for a copy that is cut to its array the extents of that,
+    beyond which nothing is written."""
+
+    launch: Launch
+    place: Place
+    at: tuple[Tree, ...]
+    cut: tuple[Tree, ...] = ()
+
+
 def check_statements(data: Mapping[str, Any], launches: list[Launch], sizes: Values) -> Iterator[Check]:
     """Each statement of the kernel: whether all its iterations run once."""
     for name, statement in data["statements"].items():
@@ -28,27 +39,25 @@ def _iterations(
     wanted = _domain(statement)
     indices = [str(loop["index"]) for loop in statement["loops"]]
     places = [
-        (launch, place, list(indices))
+        Ran(launch, place, tuple(indices))
         for launch in launches
         for place in launch.places()
         if place.node.get("kind") in OWN and place.node.get("id") == name
     ]
-    registers = all(_in_registers(data, place.node) for _, place, _ in places)
+    registers = all(_in_registers(data, ran.place.node) for ran in places)
     return f"each of {_counted(data, wanted, places, sizes, Asked(beyond=registers))} iterations runs once"
 
 
-def _counted(
-    data: Mapping[str, Any], wanted: Points, places: list[tuple[Launch, Place, list[Tree]]], sizes: Values, asked: Asked
-) -> str:
+def _counted(data: Mapping[str, Any], wanted: Points, places: list[Ran], sizes: Values, asked: Asked) -> str:
     """The points of a goal that nodes have, counted for each place in a line of memory at which rows may begin."""
-    leads = [step for _, place, _ in places for step in place.steps if isinstance(step, Lead)]
+    leads = [step for ran in places for step in ran.place.steps if isinstance(step, Lead)]
     if len({lead.index for lead in leads}) > 1:
         raise OpenError("the addresses of several arrays decide where its runs begin")
     ways = {max(1, lead.bytes // element_bytes(data["buffers"], lead.buffer)) for lead in leads}
     count, turns = 0, max(ways, default=1)
     asked = replace(asked, points=max(1, asked.points // turns))
     for lead in range(turns):
-        found = [_points(launch, place, at, sizes, data["warp_size"], lead) for launch, place, at in places]
+        found = [_points(ran, sizes, data["warp_size"], lead) for ran in places]
         count = check_points(wanted, found, sizes, asked)
     return f"{count}" if not leads else f"{count}, wherever rows begin in a line of memory,"
 
@@ -97,14 +106,14 @@ def _stored(
     if len(wanted) > 1:
         raise OpenError(f"{len(wanted)} statements bind it, some of them one element")
     places = [
-        (launch, place, list(subscripts))
+        Ran(launch, place, tuple(subscripts), _cut(data, place.node, name))
         for launch in launches
         for place in launch.places()
         for subscripts in _stores(place.node, name)
     ]
-    if any(None in subscripts for _, _, subscripts in places):
+    if any(None in ran.at for ran in places):
         raise OpenError("data tells which elements are stored")
-    if any(len(subscripts) != len(wanted[0].at) for _, _, subscripts in places):
+    if any(len(ran.at) != len(wanted[0].at) for ran in places):
         raise OpenError("its dimensions are others in the tree than in the program")
     again = len(binding) < len(statements)
     count = _counted(data, wanted[0], places, sizes, Asked(again=again))
@@ -125,9 +134,15 @@ def _stores(node: Mapping[str, Any], name: str) -> Iterator[list[Tree]]:
             yield [s["tree"] for s in target["subscripts"]]
 
 
-def _points(launch: Launch, place: Place, at: list[Tree], sizes: Values, warp_size: int, lead: int) -> Points:
+def _cut(data: Mapping[str, Any], node: Mapping[str, Any], name: str) -> tuple[Tree, ...]:
+    """The extents of the array to which the engine that copies cuts what it writes, if it does."""
+    return tuple(s["tree"] for s in data["buffers"][name]["layout"]["shape"]) if node.get("clipped") else ()
+
+
+def _points(ran: Ran, sizes: Values, warp_size: int, lead: int) -> Points:
     """The tuples of expressions that a node has, over the digits of blocks and threads and the loops around it, where
     rows begin `lead` elements behind a line of memory."""
+    launch, place = ran.launch, ran.place
     node = place.node
     if place.asks_data:
         raise OpenError("data decides where it runs")
@@ -157,7 +172,8 @@ def _points(launch: Launch, place: Place, at: list[Tree], sizes: Values, warp_si
         last = str(node["over"][-1][0])
         where.append(["<=", replaced(expression(within["begin"]), known), last])
         where.append(["<", last, replaced(expression(within["end"]), known)])
-    tuples = [replaced(tree, known) for tree in at]
+    tuples = [replaced(tree, known) for tree in ran.at]
+    where += [["<", tree, extent] for tree, extent in zip(tuples, ran.cut, strict=False)]
     there = {name for name, _ in loops} | set(launch.digits) | set(sizes)
     for tree in tuples:
         if tiles := sorted(names_in(tree) - there):

@@ -164,3 +164,21 @@ def test_a_size_that_the_mapping_has_not_is_an_error(
     file.write_text(mapping_text(data), encoding="utf-8")
     assert called("verify", str(file), "-D", "Q=3") == 1
     assert "no free size Q; free sizes: M, N" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rows", [136, 168, 192])
+def test_copies_that_their_engine_cuts_store_what_the_array_has(rows: int) -> None:
+    text = """kernel p(A: bf16[M, K], B: bf16[K, N], C: bf16[M, N]) {
+        par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }
+    }"""
+    compiled = texpr.parse(text).only.compile("cuda:sm_90a", M=rows, N=256, K=512, stop_after="map")
+    product = mapping_json(compiled.mapping.program)
+    [store] = [copy for copy in nodes(product["host"], "Copy") if copy["target"]["buffer"] == "C"]
+    found = verify(product)
+    assert f"C: each of {rows * 256} elements is stored" in texts(found, Verdict.PROVED)
+    assert not texts(found, Verdict.REFUTED)
+    whole = store["over"][0][1]
+    store["over"][0][1] = {"text": "8", "tree": 8}
+    assert "runs 0 times" in texts(verify(product), Verdict.REFUTED)
+    store |= {"over": [[store["over"][0][0], whole], *store["over"][1:]], "clipped": False}
+    assert ("is no iteration" in texts(verify(product), Verdict.REFUTED)) == (rows % 64 != 0)

@@ -31,6 +31,7 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
                      int element, bool holds, int barrier, Value value, Before before, Put put,
                      Here here = Here::now()) {
   using T = typename Monoid::Partial;
+  static_assert(!kOneAsks || sizeof(T) >= sizeof(int), "the hand takes the number of a part");
   const auto own = [=](i64 of, int e) { return base + of * (2 * kElements) + e; };
   const auto whole = [=](i64 of, int e) { return base + of * (2 * kElements) + kElements + e; };
   if (holds) {
