@@ -14,6 +14,7 @@ from texpr.grammar.index.linear import linear
 from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.lane_pairs import EIGHT, PAIR
 from texpr.polyhedral.map.matrix_product import MatrixProduct, in_terms
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import Element, element_width
@@ -22,9 +23,6 @@ from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Fresh, Node
 from texpr.polyhedral.mapped.views import View
-
-PAIR = 2
-EIGHTH = 8  # columns of which the lanes of a row hold a pair each
 
 
 def paired(problem: Problem, product: MatrixProduct) -> tuple[Element, ...]:
@@ -57,7 +55,7 @@ class Pairs:
     """The registers of what is read in pairs by a thread, which has so many of them besides its sums."""
 
     def __init__(self, draft: Draft, product: MatrixProduct, columns: int, registers: int) -> None:
-        self.draft, self.product, self.eighths = draft, product, columns // EIGHTH
+        self.draft, self.product, self.eighths = draft, product, columns // EIGHT
         self.elements = paired(draft.problem, product)
         self.ahead: dict[Element, str] = {}
         self.held: dict[Element, str] = {}

@@ -7,11 +7,12 @@ from math import prod
 
 from texpr.grammar.index.expr import ceildiv, constant_value, multiply
 from texpr.grammar.types import F32
+from texpr.polyhedral.map.lane_pairs import EIGHT
 from texpr.polyhedral.map.loaded_rows import are_loaded
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixProduct, matrix_product
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.tile_rows import rows_of
-from texpr.polyhedral.map.way_back import EIGHT, PANEL, row_bytes
+from texpr.polyhedral.map.way_back import PANEL, row_bytes
 from texpr.polyhedral.mapped.atoms import has_columns
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 

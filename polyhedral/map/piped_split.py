@@ -14,16 +14,17 @@ nothing is sent to a place that is still read.
 
 from dataclasses import field, replace
 
-from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, IndexOp, Read
-from texpr.grammar.index.expr import add, combine, const, multiply
+from texpr.grammar.ast import AccOp, Accumulate, Bind, Compare, CompareOp, Const, IndexExpr, Read
+from texpr.grammar.index.expr import add, const, multiply
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.lane_pairs import EIGHT, lane_column, lane_row
 from texpr.polyhedral.map.matrix_product import MatrixProduct
-from texpr.polyhedral.map.way_back import EIGHT, GROUP_WARPS, WARP_ROWS, Names, order, var, view
+from texpr.polyhedral.map.way_back import GROUP_WARPS, WARP_ROWS, Names, order, var, view
 from texpr.polyhedral.mapped.access import Access, Completion
 from texpr.polyhedral.mapped.atoms import wgmma_sums
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
@@ -109,10 +110,8 @@ class Meeting:
         warp_size = self.draft.target.warp_size
         warp = add(multiply(const(GROUP_WARPS), var(self.at.group)), var(self.at.warp))
         thread = add(multiply(const(warp_size), warp), var(self.at.lane))
-        row = add(multiply(const(WARP_ROWS), var(self.at.warp)), combine(IndexOp.DIV, var(self.at.lane), const(4)))
-        x = add(row, multiply(const(EIGHT), var(half)))
-        pair = multiply(const(2), combine(IndexOp.MOD, var(self.at.lane), const(4)))
-        y = add(multiply(const(EIGHT), var(eight)), add(pair, var(one)))
+        x = add(multiply(const(WARP_ROWS), var(self.at.warp)), lane_row(self.at.lane, var(half)))
+        y = lane_column(self.at.lane, var(eight), var(one))
         at = add(multiply(const(2), var(half)), var(one))
         there = add(multiply(const(self.columns), var(to)), y)
         index = Indices(half=half, one=one, part=part, e=e, place=(var(part), var(eight), thread))

@@ -35,9 +35,10 @@ from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import F32
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.lane_pairs import EIGHT, PAIR, lane_column, lane_row
 from texpr.polyhedral.map.matrix_product import MatrixProduct
 from texpr.polyhedral.map.multiplied import paired_columns, portion_columns
-from texpr.polyhedral.map.way_back import EIGHT, WARP_ROWS, Names, first_lane, order, var
+from texpr.polyhedral.map.way_back import WARP_ROWS, Names, first_lane, order, var
 from texpr.polyhedral.map.way_in import Turn, WayIn
 from texpr.polyhedral.mapped.atoms import wgmma_sums
 from texpr.polyhedral.mapped.operators import Contract, Generic, Origin
@@ -248,13 +249,10 @@ class Portions:
     def _each(self, id: str, leaf: Callable[[Place, Place], Leaf], origin: Origin, first: IndexExpr) -> Node:
         """A leaf for each element of a portion that a thread holds, given its place among the sums and there."""
         eight, half, one = (self.draft.names.fresh(word) for word in ("eight", "half", "one"))
-        lane = var(self.at.lane)
-        row = add(multiply(const(WARP_ROWS), var(self.at.warp)), combine(IndexOp.DIV, lane, const(4)))
-        x = add(row, multiply(const(EIGHT), var(half)))
-        pair = multiply(const(2), combine(IndexOp.MOD, lane, const(4)))
-        y = add(multiply(const(EIGHT), var(eight)), add(pair, var(one)))
+        x = add(multiply(const(WARP_ROWS), var(self.at.warp)), lane_row(self.at.lane, var(half)))
+        y = lane_column(self.at.lane, var(eight), var(one))
         node: Node = Generic(id=id, leaf=leaf((x, add(first, y)), (x, y)), origin=origin)
-        for index, extent in ((one, 2), (half, 2), (eight, self.width // EIGHT)):
+        for index, extent in ((one, PAIR), (half, 2), (eight, self.width // EIGHT)):
             node = self._loop(index, extent, node)
         return node
 

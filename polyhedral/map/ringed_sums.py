@@ -11,14 +11,15 @@ same of warpgroups), and is added in f32.
 from collections.abc import Callable
 from dataclasses import field
 
-from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, IndexExpr, IndexOp, Leaf, Read
-from texpr.grammar.index.expr import add, combine, const, multiply
+from texpr.grammar.ast import AccOp, Accumulate, Bind, Const, IndexExpr, Leaf, Read
+from texpr.grammar.index.expr import add, const, multiply
 from texpr.grammar.permissions import LARGEST_PORTION
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
+from texpr.polyhedral.map.lane_pairs import EIGHT, PAIR, lane_column, lane_row
 from texpr.polyhedral.map.ringed_fits import UNIT
 from texpr.polyhedral.map.ringed_ways import Site
-from texpr.polyhedral.map.way_back import EIGHT, var
+from texpr.polyhedral.map.way_back import var
 from texpr.polyhedral.mapped.atoms import warp_sums
 from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Memory, Place
@@ -98,13 +99,9 @@ class WarpSums:
         """Leaves for each element that a lane holds."""
         site, (rows, columns) = self.site, self._each
         high, half, column, one = (site.fresh(name) for name in ("high", "half", "eight", "one"))
-        row = add(multiply(const(EIGHT), var(half)), combine(IndexOp.DIV, var(self.lane), const(4)))
-        pair = multiply(const(2), combine(IndexOp.MOD, var(self.lane), const(4)))
-        at = (
-            add(multiply(const(UNIT), var(high)), row),
-            add(multiply(const(EIGHT), var(column)), add(pair, var(one))),
-        )
+        row = add(multiply(const(UNIT), var(high)), lane_row(self.lane, var(half)))
+        at = row, lane_column(self.lane, var(column), var(one))
         body: tuple[Node, ...] = tuple(Generic(id=id, leaf=leaf(at), origin=origin) for id, leaf in leaves)
-        for index, extent in ((one, 2), (half, 2), (column, columns // EIGHT), (high, rows // UNIT)):
+        for index, extent in ((one, PAIR), (half, 2), (column, columns // EIGHT), (high, rows // UNIT)):
             body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=site.span),)
         return body

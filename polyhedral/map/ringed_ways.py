@@ -10,8 +10,8 @@ for round < 4: own[e] = d[w, C_row + 4*round, 8*C_piece + e] ;  C[…] = own[e] 
 from collections.abc import Sequence
 from functools import reduce
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr, IndexOp
-from texpr.grammar.index.expr import ZERO, add, combine, conjunction, const, minimum, multiply, subtract
+from texpr.grammar.ast import Compare, CompareOp, Condition, Const, IndexExpr
+from texpr.grammar.index.expr import ZERO, add, conjunction, const, minimum, multiply, subtract
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
@@ -20,6 +20,7 @@ from texpr.polyhedral.layout.make import row_major, swizzled
 from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.finish import Finish
+from texpr.polyhedral.map.lane_pairs import EIGHT, PAIR, lane_column, lane_row
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
 from texpr.polyhedral.map.ringed_fits import back_columns, piece_elements, piece_row, result_piece
 from texpr.polyhedral.map.way_back import ALIGN_BYTES, WARP_ROWS, order, var, view
@@ -217,9 +218,7 @@ class WayOut:
         fresh = self.site.fresh
         self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
         self.defines.append(self.site.define(self.lane, (Place.LANE, self.draft.target.warp_size, 1, 1)))
-        self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(self.lane), const(4)))
-        pair = multiply(const(2), combine(IndexOp.MOD, var(self.lane), const(4)))
-        self.y = add(multiply(const(8), var(self.eight)), add(pair, var(self.one)))
+        self.x, self.y = lane_row(self.lane, var(self.half)), lane_column(self.lane, var(self.eight), var(self.one))
         at = add(self.held[0], self.x), add(self.held[1], self.y)
         kept = self.product.main if self.product.boxed else None
         of = tuple(view(self.draft, sums, *at) for sums in self.all)
@@ -238,8 +237,8 @@ class WayOut:
             for factor, first, at in zip(sides, self.first, (self.x, self.y), strict=True)
         )
         body: tuple[Node, ...] = (column, *finish.where(conjunction(inside) if inside else None))
-        body = (row, Loop(index=self.one, extent=const(2), body=body, unroll=True, span=self.span))
-        for index, extent in ((self.half, 2), (self.eight, self.wide // 8)):
+        body = (row, Loop(index=self.one, extent=const(PAIR), body=body, unroll=True, span=self.span))
+        for index, extent in ((self.half, 2), (self.eight, self.wide // EIGHT)):
             body = (Loop(index=index, extent=const(extent), body=body, unroll=True, span=self.span),)
         return body
 

@@ -23,8 +23,9 @@ from texpr.polyhedral.layout.normal import canonical
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.epilogue import Output
 from texpr.polyhedral.map.finish import Finish
+from texpr.polyhedral.map.lane_pairs import EIGHT, PAIR, lane_pair, lane_row
 from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, in_terms
-from texpr.polyhedral.map.pairs import EIGHTH, PAIR, Pairs
+from texpr.polyhedral.map.pairs import Pairs
 from texpr.polyhedral.map.row_parts import RowParts
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.triangle import is_whole
@@ -43,7 +44,6 @@ GROUP_WARPS, WARP_ROWS = 4, 16  # of a warpgroup, and the rows of its products t
 SWIZZLE_BYTES = 128
 PANEL = 64  # elements of factors of so many bytes, after which a swizzle repeats
 ALIGN_BYTES = 1024  # of tiles under such a swizzle
-EIGHT = 8  # columns of which a thread has two, of two rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,11 +166,11 @@ class WayBack:
         """The epilogue of the element of a thread whose place in its part of a chunk these indices tell."""
         at, fresh = self.at, self.draft.names.fresh
         self.eight, self.half, self.one = fresh("eight"), fresh("half"), fresh("one")
-        self.x = add(multiply(const(8), var(self.half)), combine(IndexOp.DIV, var(at.lane), const(4)))
-        self.y = add(add(self.column, multiply(const(EIGHTH), var(self.eight))), self._pair_of_lane())
+        self.x = lane_row(at.lane, var(self.half))
+        self.y = add(add(self.column, multiply(const(EIGHT), var(self.eight))), lane_pair(at.lane))
         row, one = add(self.held, self.x), var(self.one)
         of = tuple(view(self.draft, sums, row, add(self.y, one)) for sums in self.all)
-        eighth = add(multiply(const(self.panel // EIGHTH), var(at.chunk)), var(self.eight))
+        eighth = add(multiply(const(self.panel // EIGHT), var(at.chunk)), var(self.eight))
         near = {element: self.pairs.view(element, eighth, one) for element in self.pairs.elements}
         place = self._place() if self.kept is not None else None
         parts = self.parts.places(var(at.block) if self.blocks > 1 else ZERO, var(self.half))
@@ -181,16 +181,13 @@ class WayBack:
                 self._order(source, sink, sums, Hazard.FLOW)
         return found
 
-    def _pair_of_lane(self) -> IndexExpr:
-        return multiply(const(PAIR), combine(IndexOp.MOD, var(self.at.lane), const(4)))
-
     def _ahead(self, columns: int) -> tuple[Node, ...]:
         if not self.pairs.ahead:
             return ()
         eighth = self.draft.names.fresh("eighth")
-        first = add(add(var(self.at.column), multiply(const(EIGHTH), var(eighth))), self._pair_of_lane())
+        first = add(add(var(self.at.column), multiply(const(EIGHT), var(eighth))), lane_pair(self.at.lane))
         body = self._where(self._inside((), first), self.pairs.before(eighth, first))
-        loads = Loop(index=eighth, extent=const(columns // EIGHTH), body=body, unroll=True, span=self.span)
+        loads = Loop(index=eighth, extent=const(columns // EIGHT), body=body, unroll=True, span=self.span)
         return *(Fresh(buffer=name) for name in self.pairs.ahead.values()), loads
 
     def _rows_met(self, defined: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -198,8 +195,7 @@ class WayBack:
         lane = self.at.lane
 
         def row(half: IndexExpr) -> tuple[Node, ...]:
-            x = add(multiply(const(8), half), combine(IndexOp.DIV, var(lane), const(4)))
-            own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, x)
+            own = self.rows.at(self.corner, var(self.at.warp), WARP_ROWS, lane_row(lane, half))
             return tuple(Define(index=index, digits=(), offset=value) for index, value in own.items())
 
         block = var(self.at.block) if self.blocks > 1 else ZERO
@@ -242,7 +238,7 @@ class WayBack:
             body = (column, *finish.where(self._inside(self.beyond, var(index))))
             body = (Loop(index=self.one, extent=const(PAIR), body=body, unroll=True, span=self.span),)
         halves = Loop(index=self.half, extent=const(2), body=(*rows, *body), unroll=True, span=self.span)
-        eights = const(self.panel // EIGHTH)
+        eights = const(self.panel // EIGHT)
         return (Loop(index=self.eight, extent=eights, body=(*before, halves), unroll=True, span=self.span),)
 
     # ---- through shared memory ----
