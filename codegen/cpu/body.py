@@ -81,7 +81,8 @@ def _emit_split(digit: Split, counter: str, context: Context) -> None:
 
 
 def _emit_counted(digits: Sequence[Split], context: Context) -> None:
-    """The digits of the next number, the fastest first: divisions take as long as short rows do."""
+    """The digits of the next run of the one faster than these, the fastest first: divisions take as long as short rows
+    do."""
     if not digits:
         return
     (first, *more), writer = digits, context.writer
@@ -91,6 +92,25 @@ def _emit_counted(digits: Sequence[Split], context: Context) -> None:
         with writer.block(f"if {name} == {context.names.text(first.radix, ATOM)}:"):
             writer.line(f"{name} = 0")
             _emit_counted(more, context)
+
+
+def _emit_runs(loop: Range, digits: Sequence[Split], body: tuple[CpuNode, ...], context: Context) -> None:
+    """A loop over a counter of several digits as runs of the fastest one, so that addresses go on from row to row."""
+    writer, names = context.writer, context.names
+    for digit in digits:
+        _emit_split(digit, names.text(loop.low, ATOM), context)
+    fastest = names.value(digits[-1].index)
+    left, start, run, turn = (names.fresh(word) for word in ("left", "start", "run", "turn"))
+    writer.line(f"{left} = {names.text(loop.high, SUM)} - {names.text(loop.low, ATOM)}")
+    writer.line(f"{start} = {fastest}")
+    with writer.block(f"while {left} > 0:"):
+        writer.line(f"{run} = min({names.text(digits[-1].radix, SUM)} - {start}, {left})")
+        writer.line(f"{left} -= {run}")
+        with writer.block(f"for {turn} in range({run}):"):
+            writer.line(f"{fastest} = {start} + {turn}")
+            emit_body(body, context)
+        writer.line(f"{start} = 0")
+        _emit_counted(tuple(reversed(digits[:-1])), context)
 
 
 def declaration(tensor: CpuTensor) -> str:
@@ -110,15 +130,16 @@ def _emit_range(loop: Range, context: Context) -> None:
     low, high = names.text(loop.low), names.text(loop.high)
     if _is_better_vectorised(loop):
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.
-        high = f"{high} * opaque(1)" if isinstance(loop.high, IndexConst) else f"opaque({high})"
+        whole = isinstance(loop.high, IndexConst) and loop.high.value % VECTOR == 0
+        high = f"{high} * opaque(1)" if whole else f"opaque({high})"
     limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
     digits = [node for node in loop.body if isinstance(node, Split) and node.source == loop.index]
-    for digit in digits:
-        _emit_split(digit, names.text(loop.low, ATOM), context)
-    around, context.turn = context.turn, names.of("value", loop.index)
-    with writer.block(f"for {context.turn} in range({limits}):"):
-        emit_body(tuple(node for node in loop.body if node not in digits), context)
-        _emit_counted(tuple(reversed(digits)), context)
+    around, context.turn = context.turn, names.of("value", digits[-1].index if digits else loop.index)
+    if digits:
+        _emit_runs(loop, digits, tuple(node for node in loop.body if node not in digits), context)
+    else:
+        with writer.block(f"for {context.turn} in range({limits}):"):
+            emit_body(loop.body, context)
     context.turn = around
     for tally in tallies:
         _leave_tally(tally, context)
@@ -146,6 +167,7 @@ def _where_touched(carry: Carry, context: Context) -> Iterator[None]:
 
 
 GOLDEN = 7046029254386353131  # an odd number that spreads products of indices over 64 bits
+VECTOR = 16  # elements of a wide vector: of no use to know what else an extent divides by
 UNROLLED = 16  # a loop of fewer iterations is left to LLVM, which unrolls it
 
 

@@ -231,10 +231,9 @@ def make_problem(
     conditions `given` hold. Raises E0402 for an attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
     whole = kernel
-    if target.is_cuda:
-        kernel = fused(without_single(kernel))
-        if not objective.by_distance:  # which is of the author's indices
-            kernel = flattened(joined(kernel), target.max_cluster)
+    kernel = fused(without_single(kernel) if target.is_cuda else kernel)
+    if target.is_cuda and not objective.by_distance:  # which is of the author's indices
+        kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)
     outline = outliner.nodes(kernel.body, (), ())
     return Problem(

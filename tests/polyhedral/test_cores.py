@@ -127,7 +127,7 @@ def test_what_is_read_along_one_index_and_written_along_another_runs_in_tiles() 
     assert (choice.cores, choice.vector, dict(choice.tile)) == (("j", "k"), "i", {"k": 64, "i": 64})
     assert dict(choice_of(ADD_ACROSS, P=100, R=100).tile) == {"k": 64, "i": 64}
     along = choice_of("kernel k(X: f32[P, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[i, j] } }", P=100, R=100)
-    assert (along.vector, dict(along.tile)) == ("j", {})
+    assert (along.vector, dict(along.tile)) == ("i_j", {})
 
 
 def test_what_a_tile_reads_across_comes_to_a_square_first() -> None:
