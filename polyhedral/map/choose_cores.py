@@ -18,6 +18,7 @@ from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import coordinates
 from texpr.polyhedral.layout.value import Unit
+from texpr.polyhedral.map.abreast import abreast_of
 from texpr.polyhedral.map.bands import Nest, has_long_loop
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.digits import power_of_two
@@ -53,6 +54,10 @@ def choose_cores(problem: Problem, nest: Nest, ranges: Ranges) -> Cores:
     jams = iter(()) if vector is None else jams_of(problem, nest, indices, nest.indices[vector])
     tiles = iter(()) if vector is None else tiles_of(problem, nest, indices, nest.indices[vector])
     memory = memory_of(problem, nest.body, block_level=False, outer=indices, ranges=ranges)
+    if vector is None and len(nest.pars) == 1 == len(cores) and can_be_rows(problem, nest, memory):
+        count = abreast_of(problem, nest)
+        if count is not None:
+            return Cores(cores=indices, vector=indices[0], chunk=count, local_rows=True, memory=memory)
     local_rows = vector is not None and can_be_rows(problem, nest, memory)
     return Cores(
         cores=indices,

@@ -29,7 +29,10 @@ from texpr.grammar.ast import (
     Anchor,
     Atomic,
     Bind,
+    Compare,
+    CompareOp,
     If,
+    IndexVar,
     Intrinsic,
     New,
     Par,
@@ -41,6 +44,7 @@ from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, names
 from texpr.grammar.index.text import in_words
 from texpr.polyhedral.layout.make import strided
+from texpr.polyhedral.map.abreast import ABREAST
 from texpr.polyhedral.map.bands import Nest, has_long_loop, has_loop
 from texpr.polyhedral.map.choose_cores import PIECE, beside
 from texpr.polyhedral.map.conflicts import shared_updates
@@ -80,7 +84,7 @@ def build_cores(draft: Draft, region: Region, choice: Cores) -> Launch:
         piece = piece_of(draft, on_core[0], digits, choice.chunk)
         digits = (*digits, piece.digit)
         start.append(piece.start)
-        body = level.pieces(on_core[0], stmts, piece)
+        body = level.pieces(on_core[0], stmts, piece, abreast=choice.local_rows and choice.chunk <= ABREAST)
     elif choice.jam:
         (jammed,) = (par for par in on_core if par.index in choice.jam)
         groups = tuple(digit for digit in digits if digit.index == jammed.index)
@@ -131,8 +135,9 @@ class _Core:
     def __init__(self, draft: Draft, worker: Body, rows: tuple[str, ...]) -> None:
         self.draft, self.worker, self.rows = draft, worker, rows
 
-    def pieces(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece) -> tuple[Node, ...]:
-        """The par's loop over a piece moved inward; where locals are rows, they are of this piece."""
+    def pieces(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece, *, abreast: bool = False) -> tuple[Node, ...]:
+        """The par's loop over a piece moved inward, where they are to run `abreast` over whole ones alone; where locals
+        are rows, they are of this piece."""
         length = piece.digit.radix
         for name in self.rows:
             buffer = self.draft.buffers[name]
@@ -140,7 +145,12 @@ class _Core:
             layout = strided((length, *buffer.shape), (ONE, *(length for _ in buffer.shape)))
             again = f"{buffer.reason}; {reason}" if buffer.shape else reason
             self.draft.buffers[name] = replace(buffer, layout=layout, expanded=(piece.digit.name,), reason=again)
-        return self.pushed(par, stmts, piece)
+        if not abreast:
+            return self.pushed(par, stmts, piece)
+        end = add(IndexVar(name=piece.start.index), length)
+        fits = Compare(op=CompareOp.LE, left=end, right=par.extent)
+        whole, rest = self.pushed(par, stmts, replace(piece, extent=length)), self.vector_loop(par, stmts, piece)
+        return (Guard(condition=fits, body=whole, orelse=(rest,), span=par.span),)
 
     def pushed(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> tuple[Node, ...]:
         """The par's loop moved inward over statements, as deep as no extent, condition or local hinders it."""
@@ -207,7 +217,7 @@ class _Core:
             extent=piece.extent,
             body=(define, *loop.body),
             digit=piece.digit,
-            unroll=loop.unroll,
+            unroll=loop.unroll or piece.extent == piece.digit.radix,
             vector=vector,
             span=par.span,
         )

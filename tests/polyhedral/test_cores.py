@@ -38,6 +38,13 @@ RUNNING = """kernel k(X: f32[Q, R], Y: f32[Q, R]) {
         seq Q i { total += X[i, j]; Y[i, j] = total }
     }
 }"""
+ABREAST = """kernel k(X: f32[P, R], Y: f32[P, R]) {
+    par P i {
+        new total: f32
+        total = 0.0
+        seq R j { total += X[i, j]; Y[i, j] = total }
+    }
+}"""
 SOFTMAX = """kernel k(X: f32[P, R], Y: f32[P, R]) where R >= 1 {
     par P i {
         new total: f32
@@ -73,6 +80,7 @@ TEXTS = {
     "pool": POOL,
     "channels": CHANNELS,
     "running": RUNNING,
+    "abreast": ABREAST,
     "softmax": SOFTMAX,
 }
 SIZES = ({"P": 3, "Q": 2, "R": 5}, {"P": 33, "Q": 17, "R": 301}, {"P": 1, "Q": 19, "R": 1}, {"P": 65, "Q": 40, "R": 31})
@@ -109,7 +117,7 @@ def test_results_are_the_programs(name: str, sizes: dict[str, int]) -> None:
     np.testing.assert_allclose(found["Y"], wanted["Y"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["across", "channels"])
+@pytest.mark.parametrize("name", ["across", "channels", "abreast", "counts"])
 def test_compiled_text_is_right_at_every_size(name: str) -> None:
     text = TEXTS[name]
     free = texpr.parse(text).only.compile("cpu")
@@ -134,6 +142,16 @@ def test_what_a_tile_reads_across_comes_to_a_square_first() -> None:
     source = texpr.parse(ADD_ACROSS).only.compile("cpu", sizes={"P": 100, "R": 100}).source
     assert "X_square[i_vector * 64 + k_vector] = X[i * 100 + k]" in source
     assert "mul_c(np.float32(2.0), X_square[i_vector * 64 + k_vector])" in source
+
+
+def test_running_sums_of_neighbouring_rows_advance_side_by_side() -> None:
+    choice = choice_of(ABREAST, P=67, R=100)
+    assert (choice.vector, choice.chunk, choice.local_rows) == ("i", 4, True)
+    assert choice_of(ABREAST, P=10, R=100).vector is None  # few rows have a core each
+    alone = ABREAST.replace("; Y[i, j] = total", "").replace("} }", "} Y[i, 0] = total }")
+    assert choice_of(alone, P=67, R=100).vector is None  # a loop that only sums is LLVM's to split
+    decided = ABREAST.replace("total += X[i, j];", "if X[i, j] > 0.0 { total += X[i, j] }")
+    assert choice_of(decided, P=67, R=100).vector is None
 
 
 def test_a_pick_of_each_column_is_made_in_rows() -> None:
