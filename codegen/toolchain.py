@@ -13,12 +13,10 @@ import os
 import platform
 import secrets
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,13 +24,13 @@ from pathlib import Path
 from texpr.codegen.cuda.names import comment
 from texpr.codegen.headers import INCLUDE as INCLUDE
 from texpr.codegen.nvrtc import DRIVER, identity, nvrtc_path
+from texpr.codegen.processes import NOT_TOLD, Done, begin_ahead, run, run_told
 from texpr.grammar.diagnostics import TExprError, error, fail
-from texpr.grammar.endings import at_end, temporary
+from texpr.grammar.endings import temporary
 from texpr.grammar.records import dataclass
 
 TIMEOUT_S = 300
 PROBE_TIMEOUT_S = 60  # for a version, or a text of a few lines
-MEMORY_KIB = 12 << 20  # of address space, per process of the compiler
 MAX_MESSAGE_LINES = 20
 
 NVCC_FLAGS = (
@@ -82,6 +80,11 @@ class Compiler:
     driver: tuple[str, ...] = ()
 
     @property
+    def waiting(self) -> tuple[str, ...]:
+        """What runs a library, and waits to be told what to compile."""
+        return (*self.driver, self.path, "--wait", str(NOT_TOLD))
+
+    @property
     def name(self) -> str:
         return "NVRTC" if self.driver else Path(self.path).name
 
@@ -109,7 +112,7 @@ def _tool_path(name: str) -> str | None:
 
 def _asked(path: str, pattern: str, driver: tuple[str, ...] = ()) -> Compiler:
     try:
-        done = _run([*driver, path, "--version"], Path("/"), PROBE_TIMEOUT_S)
+        done = run([*driver, path, "--version"], Path("/"), PROBE_TIMEOUT_S)
     except OSError as why:
         return Compiler(path, "unknown version", why.strerror or str(why), driver)
     line = next((text for text in done.stdout.splitlines() if pattern in text and text.strip()), "")
@@ -161,6 +164,13 @@ def device_compiler(by: str = "") -> Compiler:
     return found
 
 
+def begin_device_compiler(by: str = "") -> None:
+    """Load what `device_compiler` finds, where that takes long, while the text is being made. Raises E0503."""
+    found = device_compiler(by)
+    if found.driver and not found.fault:
+        begin_ahead(found.waiting)
+
+
 def describe_nvcc() -> str:
     """A sentence on nvcc for `texpr doctor`."""
     found = find_nvcc()
@@ -179,66 +189,6 @@ def describe_gxx() -> str:
     """A sentence on the host compiler for `texpr doctor`."""
     found = find_gxx()
     return str(found) if found else "not found: install g++ for targets cuda-host"
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """How a compiler ended; `code` is None where the time limit ended it."""
-
-    code: int | None
-    stdout: str
-    stderr: str
-
-
-@contextmanager
-def _process_group() -> Iterator[int]:
-    """A process group for compilers, which ends with the block, and with this process however it ends.
-
-    Its first member reads from a pipe that only this process writes to: when the pipe ends, it kills the group. Unlike
-    Linux's PDEATHSIG this reaches the compiler's own children, and no code runs between fork and exec."""
-    command = ["/bin/sh", "-c", "read -r _; kill -s KILL 0"]
-    null = subprocess.DEVNULL
-    with (
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, process_group=0) as first,
-        at_end(lambda: _kill(first.pid)),
-    ):
-        yield first.pid
-
-
-def _kill(group: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-
-
-def _run(arguments: Sequence[str], folder: Path, timeout_s: float) -> _Done:
-    """Run a compiler in `folder`, in a process group of its own, which ends with it or at the time limit."""
-    # A lower limit that the user has set stays: raising it fails, and what then runs is limited all the same.
-    limited = ["/bin/sh", "-c", 'ulimit -v "$0" 2>/dev/null; exec "$@"', str(MEMORY_KIB), *arguments]
-    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    with (
-        _process_group() as group,
-        subprocess.Popen(
-            limited,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            process_group=group,
-        ) as process,
-    ):
-        try:
-            stdout, stderr = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill(group)
-            stdout, stderr = process.communicate()
-            return _Done(None, stdout, stderr)
-        except BaseException:  # such as Ctrl-C, which does not reach another group
-            _kill(group)
-            raise
-        return _Done(process.returncode, stdout, stderr)
 
 
 @contextmanager
@@ -261,13 +211,13 @@ def scratch_folder() -> Iterator[Path]:
         yield place
 
 
-def _words(done: _Done, folder: Path) -> tuple[str, ...]:
+def _words(done: Done, folder: Path) -> tuple[str, ...]:
     """What a compiler said, without the path of the temporary folder."""
     said = f"{done.stderr}\n{done.stdout}".replace(f"{folder}/", "")
     return tuple(comment(line) for line in said.splitlines() if line.strip())[:MAX_MESSAGE_LINES]
 
 
-def _ended(done: _Done) -> str:
+def _ended(done: Done) -> str:
     """What happened to a probe that failed."""
     if done.code is None:
         return f"took longer than {PROBE_TIMEOUT_S} s"
@@ -295,13 +245,17 @@ def _compile(compiler: Compiler, text: str, job: _Job, folder: Path) -> None:
     if compiler.fault:
         raise _not_working(compiler, compiler.fault, job.help)
 
-    def attempt(source: str, flags: Sequence[str], limit_s: float) -> _Done | None:
+    def attempt(source: str, flags: Sequence[str], limit_s: float) -> Done | None:
         """How the compiler failed; None where the result is there."""
         result = folder / job.result
         try:
             (folder / "kernel.cu").write_text(source, encoding="utf-8")
             result.unlink(missing_ok=True)
-            done = _run([*compiler.driver, compiler.path, *flags, *job.flags], folder, limit_s)
+            options = [*flags, *job.flags]
+            if compiler.driver:
+                done = run_told(compiler.waiting, options, folder, limit_s)
+            else:
+                done = run([compiler.path, *options], folder, limit_s)
         except OSError as why:
             raise _not_working(compiler, why.strerror or str(why), job.help) from None
         return None if done.code == 0 and result.is_file() else done
@@ -386,7 +340,7 @@ def disassembled(cubin: bytes) -> str:
     with scratch_folder() as folder:
         try:
             (folder / "kernel.cubin").write_bytes(cubin)
-            done = _run([path, "-json", "kernel.cubin"], folder, TIMEOUT_S)
+            done = run([path, "-json", "kernel.cubin"], folder, TIMEOUT_S)
         except OSError as why:
             raise fail("E0503", f"{path} does not work: {why.strerror or why}") from None
         if done.code != 0:

@@ -7,11 +7,12 @@ cuda        the generated CUDA text, compiled by NVRTC or nvcc, loaded through c
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from texpr.grammar.diagnostics import fail
+from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.target import Family
 
 if TYPE_CHECKING:
@@ -64,6 +65,15 @@ def _compiler_of(emission: "Emission") -> str:
     from texpr.codegen.toolchain import find_nvcc
 
     return _compiler_asked_for() or (emission.best_by if find_nvcc() is not None else "")
+
+
+def begin_compiler() -> None:
+    """Begin the compiler of a text that is being made, where it takes long to load. What is wrong with it is told when
+    it is asked for a cubin."""
+    from texpr.codegen.toolchain import begin_device_compiler
+
+    with suppress(TExprError):
+        begin_device_compiler(_compiler_asked_for())
 
 
 def cubin_of(build: "Build") -> bytes:

@@ -20,6 +20,7 @@ from texpr.cache import cache_folder, change, found
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.source import SourceText, Span
 from texpr.pipeline import Build, Emission, build
+from texpr.polyhedral.target import Family
 from texpr.tuned import compiler
 
 if TYPE_CHECKING:
@@ -34,17 +35,28 @@ def build_or_kept(
     kernel: "Kernel", target: "Target", *, sizes: Mapping[str, int], stop_after: str | None, **options: Any
 ) -> Build:
     """What `texpr.pipeline.build` makes of the same, from the cache where it has it, and kept there where it may be."""
-    if cache_folder() is None or stop_after is not None or options.get("choices") is not None:
+    if stop_after is not None:
         return build(kernel, target, sizes=sizes, stop_after=stop_after, **options)
+    if cache_folder() is None or options.get("choices") is not None:
+        return _built(kernel, target, sizes, options)
     key = _key(kernel, target, sizes, options)
     emission = _read(found(KIND, key))
     if emission is not None:
         return Build(kernel, target, sizes, results={"emit": emission}, kept_options=options)
-    made = build(kernel, target, sizes=sizes, **options)
+    made = _built(kernel, target, sizes, options)
     if not made.warnings:
         body = _written(made.result("emit"))
         change(KIND, key, lambda before: body)
     return made
+
+
+def _built(kernel: "Kernel", target: "Target", sizes: Mapping[str, int], options: Mapping[str, Any]) -> Build:
+    """What the stages make, down to the end, while what will compile it is loaded."""
+    if target.family is Family.CUDA:
+        from texpr.execute import begin_compiler
+
+        begin_compiler()
+    return build(kernel, target, sizes=sizes, **options)
 
 
 def _key(kernel: "Kernel", target: "Target", sizes: Mapping[str, int], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,175 @@
+"""Compilers as processes: each in a group of its own, which ends with it, at a time limit, or with this process.
+
+A compiler that is a library runs in a Python (`nvrtc_driver.py`), which loads it and waits to be told what to compile.
+It may begin ahead (`begin_ahead`), while the text that it will compile is still being made.
+"""
+
+import atexit
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from texpr.grammar.endings import at_end
+from texpr.grammar.records import dataclass
+
+MEMORY_KIB = 12 << 20  # of address space, per process of the compiler
+NOT_TOLD = 75  # the exit status of a program that has waited for nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a compiler ended; `code` is None where the time limit ended it."""
+
+    code: int | None
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A compiler that runs, and its group."""
+
+    process: "subprocess.Popen[str]"
+    group: int
+
+    def done(self, timeout_s: float, told: str | None = None) -> Done:
+        """How it ends, once it has been told what it waits for."""
+        try:
+            if told is None:
+                stdout, stderr = self.process.communicate(timeout=timeout_s)
+            else:
+                stdout, stderr = self.process.communicate(told, timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            _kill(self.group)
+            stdout, stderr = self.process.communicate()
+            return Done(None, stdout, stderr)
+        except BaseException:  # such as Ctrl-C, which does not reach another group
+            _kill(self.group)
+            raise
+        return Done(self.process.returncode, stdout, stderr)
+
+
+def run(arguments: Sequence[str], folder: Path, timeout_s: float) -> Done:
+    """Run a compiler in `folder`."""
+    with _begun(arguments, folder, subprocess.DEVNULL) as one:
+        return one.done(timeout_s)
+
+
+def run_told(waiting: tuple[str, ...], options: Sequence[str], folder: Path, timeout_s: float) -> Done:
+    """The same by a program that waits to be told its folder and its options: the one that began ahead, or another."""
+    told = "\0".join((str(folder), *options))
+    while True:
+        with _ahead_or_begun(waiting) as one:
+            done = one.done(timeout_s, told)
+        if done.code != NOT_TOLD:  # it had waited too long, just now
+            return done
+
+
+# ---- what begins ahead ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A program that waits, by its arguments: `ending` is left when it is over; only the process `owner` may use it."""
+
+    waiting: tuple[str, ...]
+    one: _Begun
+    ending: ExitStack
+    owner: int
+
+
+_ahead: list[_Ahead] = []
+
+
+def begin_ahead(waiting: tuple[str, ...]) -> None:
+    """Begin a program that waits to be told what to do, where none waits and a core is free for it. It ends by itself
+    when nothing is told it for a while."""
+    if len(os.sched_getaffinity(0)) == 1 or any(_usable(each, waiting) for each in _ahead):
+        return
+    end_ahead()
+    with ExitStack() as stack, suppress(OSError):  # whoever runs it says what is wrong
+        one = stack.enter_context(_begun(waiting, Path("/"), subprocess.PIPE))
+        _ahead.append(_Ahead(waiting, one, stack.pop_all(), os.getpid()))
+
+
+@atexit.register
+def end_ahead() -> None:
+    """End what waits."""
+    while _ahead:
+        each = _ahead.pop()
+        if each.owner == os.getpid():
+            each.ending.close()
+
+
+def _usable(each: _Ahead, waiting: tuple[str, ...]) -> bool:
+    return each.waiting == waiting and each.owner == os.getpid() and each.one.process.poll() is None
+
+
+@contextmanager
+def _ahead_or_begun(waiting: tuple[str, ...]) -> Iterator[_Begun]:
+    try:
+        ahead = _ahead.pop()
+    except IndexError:  # or another thread was first
+        ahead = None
+    if ahead is not None and _usable(ahead, waiting):
+        with ahead.ending:
+            yield ahead.one
+        return
+    if ahead is not None:
+        _ahead.append(ahead)
+        end_ahead()
+    with _begun(waiting, Path("/"), subprocess.PIPE) as one:
+        yield one
+
+
+# ---- processes ----
+
+
+@contextmanager
+def _begun(arguments: Sequence[str], folder: Path, stdin: int) -> Iterator[_Begun]:
+    """A compiler in a process group of its own, which ends with the block."""
+    # A lower limit that the user has set stays: raising it fails, and what then runs is limited all the same.
+    limited = ["/bin/sh", "-c", 'ulimit -v "$0" 2>/dev/null; exec "$@"', str(MEMORY_KIB), *arguments]
+    environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+    with (
+        _process_group() as group,
+        subprocess.Popen(
+            limited,
+            cwd=folder,
+            env=environment,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            process_group=group,
+        ) as process,
+    ):
+        try:
+            yield _Begun(process, group)
+        finally:
+            if process.poll() is None:
+                _kill(group)
+
+
+@contextmanager
+def _process_group() -> Iterator[int]:
+    """A process group for compilers, which ends with the block, and with this process however it ends.
+
+    Its first member reads from a pipe that only this process writes to: when the pipe ends, it kills the group. Unlike
+    Linux's PDEATHSIG this reaches the compiler's own children, and no code runs between fork and exec."""
+    command = ["/bin/sh", "-c", "read -r _; kill -s KILL 0"]
+    null, owner = subprocess.DEVNULL, os.getpid()
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, process_group=0) as first,
+        at_end(lambda: _kill(first.pid) if os.getpid() == owner else None),
+    ):
+        yield first.pid
+
+
+def _kill(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
