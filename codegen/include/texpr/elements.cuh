@@ -44,6 +44,9 @@ TX_ON_ELEMENTS(sigmoid)
 #undef TX_ON_ELEMENTS
 template <class To, class A, IfElements<A> = 0>
 TX_FN To cast(const A& a) {
+#if !defined(TX_HOST)
+  if constexpr (same<To, f32> && is_byte_in_word<A>) return a.as_f32();
+#endif
   return cast<To>(value_of(a));
 }
 

@@ -92,6 +92,9 @@ struct RemoveConst<const T> {
 // theirs.
 template <class T>
 constexpr bool is_element = false;
+// And for a byte in a word.
+template <class T>
+constexpr bool is_byte_in_word = false;
 template <bool kHolds>
 struct Holds {};
 template <>
