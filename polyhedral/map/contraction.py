@@ -145,12 +145,14 @@ def contractions(problem: Problem, nest: Boxed) -> Iterator[Contraction]:
         if any(side.joins for side in pair) and firsts and seconds
     ]
     for sides in (*alone, *joined):
+        own_index = {side.index for side in sides if not side.joins}  # a side of one value is a side
+        zeros = {index: value for index, value in once.items() if index not in own_index}
         first, second = (
             Factor(
-                element=(read.read.buffer, at_places(read.read.subscripts, once)),
+                element=(read.read.buffer, at_places(read.read.subscripts, zeros)),
                 dtype=problem.kernel.buffer(read.read.buffer).dtype,
                 side=side,
-                where=at_condition(read.where, once) if read.where is not None else None,
+                where=at_condition(read.where, zeros) if read.where is not None else None,
             )
             for read, side in zip(reads, sides, strict=True)
         )

@@ -9,7 +9,7 @@ for plain statements before it begins a region of its own, since blocks may shar
     loop t: region k_0 (i) ; if t < 3: region k_1 (j)
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeVar
 
@@ -226,12 +226,14 @@ def make_problem(
     hints: Mapping[str, int],
     given: Sequence[Condition] = (),
     objective: Objective = Objective.TIME,
+    single: Collection[str] = (),
 ) -> Problem:
     """The problem of a kernel, the kept one or one that carries its long sums otherwise, for the calls of which the
-    conditions `given` hold. Raises E0402 for an attribute on a host loop."""
+    conditions `given` hold; parallel loops of one iteration are none, but those in `single`. Raises E0402 for an
+    attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
     whole = kernel
-    kernel = fused(without_single(kernel) if target.is_cuda else kernel)
+    kernel = fused(without_single(kernel, single) if target.is_cuda else kernel)
     if target.is_cuda and not objective.by_distance:  # which is of the author's indices
         kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)

@@ -4,7 +4,7 @@ What prices a schedule and what maps the one that is taken ask for the same prob
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 
 from texpr.grammar.ast import Condition, Kernel
 from texpr.grammar.records import dataclass
@@ -12,7 +12,10 @@ from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.kept import Kept, known_of
 from texpr.polyhedral.map.long_sums import carried_wide
 from texpr.polyhedral.map.objective import Objective
+from texpr.polyhedral.map.one_row import rows_of_one
 from texpr.polyhedral.map.problem import Problem, make_problem
+from texpr.polyhedral.map.single import single_loops
+from texpr.polyhedral.mapped.atoms import SM_90A
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.target import Target
 
@@ -62,4 +65,7 @@ class Problems:
         return carried_wide(self._kept.proved.program, self._kept.long, arrays=arrays)
 
     def _problem(self, kernel: Kernel) -> Problem:
-        return make_problem(self._kept, kernel, self.target, self.hints, self.given, self.objective)
+        make = partial(make_problem, self._kept, kernel, self.target, self.hints, self.given, self.objective)
+        single = single_loops(kernel) if SM_90A.has(self.target) and not self.objective.by_distance else frozenset()
+        rows = frozenset(rows_of_one(make(single))) if single else frozenset()
+        return make(rows)
