@@ -9,13 +9,20 @@
 Where a block has several threads for each of them, these share what blocks left: the parts of a group meet again.
 
 A thread would else have all elements that are neighbours, and all others would wait for those few that end them.
+
+Of rows of two indices, one of them dealt to lanes, the elements of a block are those of its rows, this one the fastest:
+
+    S_parts[e, at + 8*member] = S_part[e]                       e = 8*m_row + n_row, 8 lanes at, team members
+    column: 0 .. 511 ;  m = column / 64 ; n = 64*n_block + column % 64
+      S_column = Sum of S_parts[8*(column / 64) + column % 8, column % 64 / 8 + 8*each] for each < 64
 """
 
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
+from math import prod
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Read
+from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, IndexVar, Par, Read
 from texpr.grammar.index.expr import add, ceildiv, combine, const, constant_value, multiply
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import F64
@@ -47,6 +54,21 @@ def ends_columns(choice: Parted, index: str | None) -> bool:
     return alone and width > 1 and width < BANKS and 1 < lanes < choice.threads and lanes * width <= choice.threads
 
 
+def ends_rows(choice: Parted) -> bool:
+    """The same of the rows of one index that is dealt to threads, times those of another one, if any."""
+    match choice.deal:
+        case ((index, lanes),) if index in choice.patch:
+            return 1 < lanes < choice.threads and lanes * prod(choice.patch.values()) <= choice.threads
+    return False
+
+
+def rows_apart(choice: Parted) -> int:
+    """How far apart those of its elements lie in shared memory that a thread has: threads that end neighbours find
+    them in different banks."""
+    ((index, _),) = choice.deal
+    return choice.threads + max(1, BANKS // choice.patch[index])
+
+
 def row_of(lanes: int, width: int) -> int:
     """How many elements apart those lie in shared memory that a thread has of one neighbour and of the next: threads
     with neighbouring elements find them in different banks."""
@@ -56,8 +78,10 @@ def row_of(lanes: int, width: int) -> int:
 
 def meeting_slots(choice: Parted, lanes: int, width: int) -> int:
     """The parts of an update that lie in shared memory: of the block, and of groups in the last one."""
-    count = own_columns(choice, lanes, width)
+    count = lanes * width if choice.patch else own_columns(choice, lanes, width)
     groups = groups_of_last(choice, count)
+    if choice.patch:
+        return width * rows_apart(choice) + (groups * count if groups > 1 else 0)
     return choice.threads // lanes * width * row_of(lanes, width) + (groups * count if groups > 1 else 0)
 
 
@@ -101,13 +125,17 @@ def by_columns(crew: Crew, parts: Sequence[Part], end: End) -> tuple[list[Node],
 
 def _put(crew: Crew, parts: Sequence[Part]) -> tuple[list[Node], list[tuple[str, ...]]]:
     """Every thread puts its elements where the threads of these read them."""
-    stand = crew.stand(("at", "member"), (crew.elements, crew.team))
-    shape = (const(crew.team), const(crew.width), const(row_of(crew.elements, crew.width)))
-    shared = [shared_parts(crew, part, shape) for part in parts]
+    stand, rows = crew.stand(("at", "member"), (crew.elements, crew.team)), bool(crew.choice.patch)
+    if rows:
+        extents = [crew.width, rows_apart(crew.choice)]
+    else:
+        extents = [crew.team, crew.width, row_of(crew.elements, crew.width)]
+    shared = [shared_parts(crew, part, tuple(map(const, extents))) for part in parts]
     nodes: list[Node] = [*(Fresh(buffer=name) for names in shared for name in names), *stand.nodes]
+    at, member = IndexVar(name=stand.inner), IndexVar(name=stand.outer)
     for part, names in zip(parts, shared, strict=True):
         element = crew.draft.names.fresh("element")
-        there = (IndexVar(name=stand.outer), IndexVar(name=element), IndexVar(name=stand.inner))
+        there = _among_rows(crew, IndexVar(name=element), at, member) if rows else (member, IndexVar(name=element), at)
         mine = crew.read(part, at=crew.element(element))
         nodes += crew.each(element, crew.put(part, "put", names, there, mine, stand.digits), part.update)
     return nodes, shared
@@ -118,10 +146,41 @@ def _place(column: str, width: int) -> tuple[IndexExpr, ...]:
     return tuple(combine(op, IndexVar(name=column), const(width)) for op in (IndexOp.MOD, IndexOp.DIV))
 
 
+def _among_rows(crew: Crew, element: IndexExpr, at: IndexExpr, member: IndexExpr) -> tuple[IndexExpr, ...]:
+    """Where a thread of a team has an element of its rows."""
+    return element, add(multiply(const(crew.elements), member), at)
+
+
+def _row_of(crew: Crew, column: str) -> tuple[IndexExpr, IndexExpr]:
+    """The number of an element among those of a thread that has its rows, and the place of this thread in its team."""
+    found: IndexExpr = const(0)
+    here: IndexExpr = const(0)
+    for par, local in _locals(crew, column):
+        count = const(crew.choice.patch[par.index])
+        dealt = par.index in dict(crew.choice.deal)
+        found = add(multiply(found, count), combine(IndexOp.MOD, local, count) if dealt else local)
+        here = combine(IndexOp.DIV, local, count) if dealt else here
+    return found, here
+
+
+def _locals(crew: Crew, column: str) -> list[tuple[Par, IndexExpr]]:
+    """The indices of which a thread has rows, and the element of this number among those of a block along each: along
+    the one that is dealt to threads neighbours are."""
+    (index, _), *_ = crew.choice.deal
+    fast = const(crew.elements * crew.choice.patch[index])
+    own = {index: combine(IndexOp.MOD, IndexVar(name=column), fast)}
+    other = combine(IndexOp.DIV, IndexVar(name=column), fast)
+    return [(par, own.get(par.index, other)) for par in crew.taken]
+
+
 def _met(column: _Column, own: Part, names: Sequence[str], crew: Crew) -> list[Node]:
     """What the threads of a team have of one element."""
     each = crew.draft.names.fresh("each")
-    values = crew.read(own, names, (IndexVar(name=each), *_place(column.index, crew.width)))
+    if crew.choice.patch:
+        there = _among_rows(crew, *_row_of(crew, column.index), IndexVar(name=each))
+    else:
+        there = (IndexVar(name=each), *_place(column.index, crew.width))
+    values = crew.read(own, names, there)
     got = crew.reduce(own, "column", values, over=((each, const(crew.team)),), digits=column.crew.own)
     return [*(Fresh(buffer=name) for name in own.registers), got]
 
@@ -142,7 +201,8 @@ def _met_behind_leads(column: _Column, own: Part, names: Sequence[str], crew: Cr
 def _column(crew: Crew) -> _Column:
     """The thread of each element, and the index of the band there."""
     assert crew.along is not None, "threads have neighbours along an index"
-    index, count = crew.draft.names.fresh("column"), own_columns(crew.choice, crew.elements, crew.width)
+    index, rows = crew.draft.names.fresh("column"), bool(crew.choice.patch)
+    count = crew.elements * crew.width if rows else own_columns(crew.choice, crew.elements, crew.width)
     band = crew.digits((index,), ((0, crew.choice.threads),))
     there = None
     if count < crew.choice.threads:
@@ -150,10 +210,13 @@ def _column(crew: Crew) -> _Column:
     own = copy(crew)
     own.own, own.width, own.team, own.elements = tuple(d.name for d in band.all), 1, 1, count
     number = Define(index=index, digits=tuple(reversed(band.digits[0])))
-    block = tuple(d for d in (crew.block,) if d is not None)
-    iteration = Define(index=crew.along.index, digits=block, offset=IndexVar(name=index))
+    found = _locals(crew, index) if rows else [(crew.along, IndexVar(name=index))]
+    iterations = (
+        Define(index=par.index, digits=tuple(d for d in (crew.block.get(par.index),) if d is not None), offset=offset)
+        for par, offset in found
+    )
     own.along = None
-    return _Column(index=index, crew=own, there=there, nodes=(number, iteration))
+    return _Column(index=index, crew=own, there=there, nodes=(number, *iterations))
 
 
 def _over_blocks(column: _Column, parts: Sequence[Part], end: End) -> tuple[list[Node], list[Node], tuple[Order, ...]]:

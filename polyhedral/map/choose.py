@@ -30,6 +30,7 @@ from texpr.polyhedral.map.bands import (
     is_serial_par,
 )
 from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
+from texpr.polyhedral.map.choose_beside import MOST_FEW
 from texpr.polyhedral.map.choose_columns import choose_columns
 from texpr.polyhedral.map.choose_combined import choose_combined
 from texpr.polyhedral.map.choose_contracted import choose_contracted
@@ -131,7 +132,8 @@ def _choice(problem: Problem, region: Region) -> Choice:
         return choose_flat(problem, nest, ranges)
     contracted = choose_contracted(problem, region)
     if contracted is not None:
-        return contracted
+        few = choose_parted(problem, region) if min(sizes) <= MOST_FEW else None
+        return few if few is not None and few.deal and few.patch else contracted
     if tile_asked(nest.pars):
         flat = choose_flat(problem, nest, ranges)
         tiled = None if shares_asked(nest.pars).by_level else choose_tiled(problem, nest, sizes, flat)

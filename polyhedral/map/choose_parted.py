@@ -18,7 +18,7 @@ from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.by_columns import ends_columns
-from texpr.polyhedral.map.choose_beside import products_beside, rows_beside
+from texpr.polyhedral.map.choose_beside import products_across, products_beside, rows_beside
 from texpr.polyhedral.map.crew import covered_by_block, team_of
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
@@ -100,11 +100,12 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     memory = memory_of(problem, nest.body, block_level=False, outer=nest.indices, ranges=ranges)
     lane = _lane(problem, nest, sizes, ranges, found)
     streams = all(_streams(problem, nest, reduction) for reduction in found.reductions)
-    rows = prod(sizes)
-    few = rows * ENOUGH <= problem.target.multiprocessors * problem.target.resident_threads
-    if lane is None:
+    few = prod(sizes) * ENOUGH <= problem.target.multiprocessors * problem.target.resident_threads
+    if (across := products_across(problem, nest, sizes, found)) is not None:
+        choice = across
+    elif lane is None:
         usual = _along(problem, nest, found, turns)
-        apart = rows >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))
+        apart = prod(sizes) >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))
         product = products_beside(problem, nest, sizes, found, usual)
         if product is None and (not streams or apart):
             return None
@@ -115,9 +116,8 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
         choice = _across(problem, nest, sizes, found, lane)
     each_has = [_own(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
     blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
-    resident = problem.target.multiprocessors * choice.resident
     # where a condition on data stands around the launch, blocks are counted outside any
-    each = 1 if region.saved else resident // max(1, blocks)
+    each = 1 if region.saved else problem.target.multiprocessors * choice.resident // max(1, blocks)
     return replace(choice, blocks=blocks_of(problem, found, ranges, choice, each), memory=memory)
 
 

@@ -9,6 +9,7 @@ modelled. On a CPU it counts how many accesses step by at most one element in th
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from typing import Any, assert_never
 
@@ -32,6 +33,7 @@ from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.product_work import product_work
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.requests import Request, Runs, blocks_of, lanes_of
+from texpr.polyhedral.map.row_runs import across_rows
 from texpr.polyhedral.map.rows_beside import of_all_rows
 from texpr.polyhedral.map.scan_lines import scan_origins
 from texpr.polyhedral.map.scan_team import covered_by_team
@@ -322,10 +324,18 @@ def _shared_out(
             parts = min(choice.blocks[index], -(-size // covered))
         times *= -(-size // (covered // choice.ahead)) if index == over else size
     times *= -(-choice.threads // problem.target.warp_size)
-    lanes = lanes_of(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.widths)
-    reads = of_all_rows(choice, problem.accesses(one.body, known, without=declared(nest.body), weight=times))
-    runs = Runs(problem, one.reading, (*nest.indices, *one.indices), choice.widths)
-    return parts, runs.requests(reads, lanes)
+    lanes = lanes_of(problem, (*nest.indices, over), (*choice.deal, (over, team_of(choice))), choice.taken)
+    reads = problem.accesses(one.body, known, without=declared(nest.body), weight=times)
+    hardware = (*nest.indices, *one.indices)
+    across = {run.wide.element: run for run in across_rows(problem, one, choice, hardware)}
+    alone = [access for access in reads if (access.buffer, access.subscripts) not in across]
+    wide = (
+        Request(replace(access, width=run.wide.width), lanes, access.weight * run.accesses(choice))
+        for access in reads
+        if (run := across.get((access.buffer, access.subscripts))) is not None
+    )
+    runs = Runs(problem, one.reading, hardware, choice.widths)
+    return parts, chain(runs.requests(of_all_rows(choice, alone), lanes), wide)
 
 
 def _columns(problem: Problem, nest: Nest, ranges: Ranges, choice: Columns) -> LaunchCost:

@@ -129,7 +129,7 @@ class Crew:
     the `origin`, the first of a team lies `lead` elements before a block's first one; what its threads read ends where
     its last one does, before `strip_end`. `part`, one of `parts`, numbers
     the blocks that share the elements of one, at `tile` among `tiles`: who deals blocks to the grid says where these
-    stand, and which digit, `block`, those of the index along have there."""
+    stand, and which digit each index of which threads have neighbours has there (`block`)."""
 
     def __init__(self, draft: Draft, region: Region, choice: Parted, found: Work) -> None:
         self.draft, self.choice, self.work = draft, choice, found
@@ -147,7 +147,7 @@ class Crew:
         self.strip_end = fresh("strip_end") if choice.strip else ""
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None
-        self.block: Digit | None = None
+        self.block: Mapping[str, Digit] = {}
         self.parts: IndexExpr = ONE
         self.tile: tuple[IndexExpr, ...] = ()
         self.tiles: tuple[IndexExpr, ...] = ()

@@ -41,7 +41,7 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.index.interval import most
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.map.by_columns import by_columns, ends_columns
+from texpr.polyhedral.map.by_columns import by_columns, ends_columns, ends_rows
 from texpr.polyhedral.map.crew import Crew, Part, parts_of, turns_of
 from texpr.polyhedral.map.digits import grid_digits, grid_size, numbered
 from texpr.polyhedral.map.draft import Draft
@@ -120,9 +120,8 @@ class _Launch:
     def _met(self, parts: Sequence[Part], grid: Sequence[Digit | None]) -> tuple[list[Node], tuple[Order, ...]]:
         """The parts combined, and what comes behind; also the orders between blocks."""
         crew, nest = self.crew, self.nest
-        if ends_columns(self.choice, crew.along.index if crew.along is not None else None):
-            assert crew.along is not None, "there are neighbours"
-            crew.block = grid[nest.indices.index(crew.along.index)]
+        if ends_rows(self.choice) or ends_columns(self.choice, crew.along.index if crew.along is not None else None):
+            crew.block = {i: digit for i, digit in zip(nest.indices, grid, strict=False) if digit is not None}
             return by_columns(crew, parts, self._end_of_columns)
         nodes = together(crew, parts, "")
         if crew.part_digit is None:

@@ -6,7 +6,7 @@ from math import prod
 from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import names
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.by_columns import ends_columns, meeting_slots
+from texpr.polyhedral.map.by_columns import ends_columns, ends_rows, meeting_slots
 from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
@@ -37,7 +37,8 @@ def runs_of(problem: Problem, nest: Nest, choice: Parted) -> Iterator[tuple[tupl
     assert found is not None, "the choice fits"
     for one in found.reductions:
         for index in (*nest.indices, one.over.index):
-            if index in choice.widths:
+            across = choice.patch and choice.deal  # what is read may lie along rows alone
+            if index in choice.widths and not across:
                 yield one.reading, index, (*nest.indices, *one.indices)
 
 
@@ -96,8 +97,10 @@ def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
     if prod(counts) > MOST_SUMS:
         yield f"`patch`: a thread has at most {MOST_SUMS} rows of two indices"
     over = {one.over.index for one in found.reductions}
-    if choice.deal or choice.lines or choice.widths.keys() != over or found.first:
-        yield "`patch`: the runs of a thread lie along the reductions, which all threads share"
+    if choice.lines or choice.widths.keys() != over or found.first:
+        yield "`patch`: the runs of a thread lie along the reductions"
+    if choice.deal and not ends_rows(choice):
+        yield "`patch`: all threads of a block share the reductions, or those to which rows are dealt end one each"
     extents = [p.extent for p in nest.pars] + [loop.extent for one in found.reductions for loop in one.loops]
     for par in several:
         if any(par.index in names(extent) for extent in extents):
@@ -110,6 +113,8 @@ def _slots(choice: Parted, nest: Nest, warp: int) -> int:
     if along is not None and ends_columns(choice, along):
         return meeting_slots(choice, dict(choice.deal)[along], choice.widths[along])
     each = prod(choice.taken.get(i, 1) for i in nest.indices)
+    if ends_rows(choice):
+        return meeting_slots(choice, choice.deal[0][1], each)
     slots = choice.threads * each if choice.deal else choice.threads // warp
     return 2 * (slots + (choice.threads if choice.deal and groups_of(team_of(choice), each) else 0))
 

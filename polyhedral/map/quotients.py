@@ -53,6 +53,12 @@ def divides(value: Expr, index: str) -> bool:
     return any(_divisor(node, index) is not None for node in walk(value))
 
 
+def quotients_of(subscripts: tuple[Subscript, ...], index: str) -> tuple[int, ...]:
+    """The divisors of an index that stands in plain quotients alone; none where it stands elsewhere, too."""
+    found = [_divisor(s, index) for s in subscripts if index in names(s)]
+    return tuple(d for d in found if d is not None) if None not in found else ()
+
+
 def _divisor(node: Node, index: str) -> int | None:
     """By what number an index is divided."""
     if isinstance(node, IndexBinary) and node.op is IndexOp.DIV and node.left == IndexVar(name=index):

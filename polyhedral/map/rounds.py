@@ -15,14 +15,11 @@ from dataclasses import replace
 from texpr.grammar.ast import (
     AccOp,
     Accumulate,
-    Bind,
     Compare,
     CompareOp,
     Condition,
-    Expr,
     IndexExpr,
     IndexVar,
-    Read,
     Seq,
 )
 from texpr.grammar.index.expr import (
@@ -43,13 +40,15 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew, Part
 from texpr.polyhedral.map.part_lines import chunks_near, rows_alone
 from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.row_loads import row_load
+from texpr.polyhedral.map.row_runs import RowRuns
 from texpr.polyhedral.map.rows_beside import RowsBeside, takes_rows
 from texpr.polyhedral.map.runs import chunks_inside, nothing, through
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.updates import Change, changed, is_zero
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
-from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
+from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
@@ -76,6 +75,7 @@ class Rounds:
         self.step = crew.team * self.choice.widths.get(over.index, 1)
         self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
         self.vector = self._digit(self.along, "vector", 1, self.width, Place.VECTOR)
+        self.runs = RowRuns(crew, reduction, self.choice, self.rows, self.first, self.step) if self.rows else None
 
     def _digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
         if radix == 1:
@@ -153,6 +153,8 @@ class Rounds:
             wide = found.vectors(self.width).wide
         held = {one.element: self._register(one) for one in wide}
         nodes = through(nodes, {element: (name, (self._place(element),)) for element, name in held.items()})
+        if self.runs is not None:
+            nodes = self.runs.of(nodes, self._number())
         alone = self._alone(wide)
         round_ = ZERO if self.round is None else IndexVar(name=self.round.name)
         nodes = through(nodes, {element: (name, (round_,)) for element, name in alone.items()})
@@ -160,23 +162,31 @@ class Rounds:
         together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
         self.exact = extent is not None and (extent - self.begin) % together == 0
         whole = self._ends_whole(over, self.choice.widths.get(over.index, 1))
-        idle = self.rows is not None and self._adds_nothing({*held, *alone})
+        idle = self.runs is not None and self._adds_nothing({*held, *alone, *self.runs.held})
         if not self.exact and not whole and not idle:
             nodes = self._inside(IndexVar(name=over.index), nodes)
         nodes = self._defined(over.index, self.first, (self.round, self._vector_of(over.index)), nodes)
         if crew.along is not None and self.rows is None:
             first = crew.firsts[self.along]
             nodes = self._defined(self.along, first, (self.vector,), nodes)
-        nodes = self._unrolled(self.vector, nodes)
-        nodes = nodes if self.rows is None else self.rows.each(nodes)
+        nodes = self._each_row(nodes)
         if not self.exact and whole and not (crew.origin and self._adds_nothing({*held, *alone})):
             ahead = ZERO if self.round is None else multiply(const(self.step), IndexVar(name=self.round.name))
             nodes = self._inside(add(IndexVar(name=self.first), ahead), nodes)
         nodes = self._unrolled(self.round, nodes)
         fresh = tuple(Fresh(buffer=name) for name in (*held.values(), *alone.values()))
         loads = self._loads(wide, held, alone) if crew.origin is None else self._by_chunks(wide, held, alone)
-        nodes = (*fresh, *loads, *nodes)
+        across = self.runs.loads(exact=self.exact) if self.runs is not None else ()
+        nodes = (*fresh, *loads, *across, *nodes)
         return self._inside(IndexVar(name=self.first), nodes) if idle and not self.exact else nodes
+
+    def _each_row(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """An addition for all rows and neighbours of a thread: what lies across rows is made once for all of them."""
+        if self.rows is None or self.runs is None:
+            return self._unrolled(self.vector, nodes)
+        if self.runs.held:
+            return self._unrolled(self.vector, self.rows.each(nodes))
+        return self.rows.each(self._unrolled(self.vector, nodes))
 
     def change(self) -> Change:
         """How a statement is run: its updates go to registers, those of the neighbour at hand."""
@@ -285,25 +295,10 @@ class Rounds:
 
     def _row(self, element: Element, register: str, *, asks: bool) -> Node:
         """The loads of what each row has once."""
-        over, (name, subscripts), q = self.reduction.over, element, self.draft.names.fresh("row_ahead")
-        at_round = IndexVar(name=q) if self.choice.ahead > 1 else ZERO
-        row = add(IndexVar(name=self.first), multiply(const(self.step), at_round))
-        dtype, span = self.draft.kernel.buffer(name).dtype, over.span
-        read = Read(buffer=name, subscripts=at(subscripts, over.index, row), dtype=dtype, span=span)
-
-        def bind(value: Expr) -> tuple[Generic]:
-            id = self.draft.names.fresh(f"{over.index}_row_load")
-            leaf = Bind(id=id, buffer=register, subscripts=(at_round,), value=value, span=span)
-            return (Generic(id=id, leaf=leaf, origin=Origin.COPY_IN, digits=self.crew.own),)
-
-        body: tuple[Node, ...] = bind(read)
-        if asks and not self.exact:
-            there = Compare(op=CompareOp.LT, left=row, right=over.extent)
-            guard = Guard(condition=there, body=body, orelse=bind(nothing(dtype, span)), padding=True, span=span)
-            body = (guard,)
-        if self.choice.ahead == 1:
-            return body[0]
-        return Loop(index=q, extent=const(self.choice.ahead), body=body, unroll=True, span=span)
+        asks = asks and not self.exact
+        return row_load(
+            self.crew, self.reduction.over, element, register, self.first, self.step, self.choice.ahead, asks
+        )
 
     def _adds_nothing(self, zeros: Collection[Element]) -> bool:
         """Whether an iteration that reads zeros there leaves all parts as they are."""
@@ -335,12 +330,16 @@ class Rounds:
         own = tuple(d for d in digits if d is not None)
         return (Define(index=index, digits=own, offset=IndexVar(name=first)), *nodes)
 
+    def _number(self) -> IndexExpr:
+        """That of the addition at hand, among those of a turn."""
+        here: IndexExpr = ZERO if self.vector is None else IndexVar(name=self.vector.name)
+        if self.round is None:
+            return here
+        return add(multiply(const(self.width), IndexVar(name=self.round.name)), here)
+
     def _place(self, element: Element) -> IndexExpr:
         """The element of a register array that an addition takes."""
-        assert self.vector is not None, "wide loads are of several elements"
-        here: IndexExpr = IndexVar(name=self.vector.name)
-        if self.round is not None:
-            here = add(multiply(const(self.width), IndexVar(name=self.round.name)), here)
+        here = self._number()
         if self.rows is not None:
             here = self.rows.place(self.width * self.choice.ahead, element, self.rows.at_hand, here)
         return here

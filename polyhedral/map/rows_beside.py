@@ -61,9 +61,11 @@ class RowsBeside:
         """How many elements all rows have."""
         return prod(constant_value(digit.radix) or 1 for digit in self.of(element))
 
-    def loops(self, element: Element) -> tuple[Box, Mapping[str, IndexExpr]]:
-        """Loops over the rows that have another element each, and the numbers of the row at hand in them."""
-        names = [(digit, self.crew.draft.names.fresh(f"{stem(digit.index)}_beside")) for digit in self.of(element)]
+    def loops(self, element: Element, without: str = "") -> tuple[Box, Mapping[str, IndexExpr]]:
+        """Loops over the rows that have another element each, and the numbers of the row at hand in them, but for those
+        of one index."""
+        moving = (digit for digit in self.of(element) if digit.index != without)
+        names = [(digit, self.crew.draft.names.fresh(f"{stem(digit.index)}_beside")) for digit in moving]
         numbers = {digit.index: IndexVar(name=name) for digit, name in names}
         return tuple((name, digit.radix) for digit, name in names), numbers
 
