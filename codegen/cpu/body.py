@@ -1,13 +1,13 @@
 """The body of a launch as Numba Python: loops, guards, and one or two lines for each statement."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from math import inf
 from typing import assert_never
 
 from texpr.codegen.cpu.carry import Carry, find_carries, is_left_in_parts, is_shared_update
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial
+from texpr.codegen.cpu.loops import emit_loop, emit_split
 from texpr.codegen.cpu.names import place
 from texpr.codegen.cpu.panels import emit_panel_product
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split, bound_ranges
@@ -21,13 +21,12 @@ from texpr.codegen.cpu.value import (
     unwrapped,
     update_text,
 )
-from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexConst, IndexVar, Leaf, Read
+from texpr.grammar.ast import AccOp, Anchor, Atomic, Bind, Gather, IndexVar, Leaf, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import ZERO
-from texpr.grammar.index.text import ATOM, RELATION, SUM
+from texpr.grammar.index.text import RELATION, SUM
 from texpr.grammar.permissions import keeps_order, may_contract
 from texpr.grammar.types import DType
-from texpr.polyhedral.map.bands import FEW_TURNS
 from texpr.polyhedral.map.inherited import UNIQUE_OVER
 from texpr.polyhedral.mapped.expand import expand
 from texpr.polyhedral.mapped.operators import Elementwise, Generic, Store
@@ -46,7 +45,7 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 parts += [] if offset == ZERO else [names.text(offset, SUM)]
                 writer.line(f"{names.of('value', index)} = {' + '.join(parts) or '0'}")
             case Split():
-                _emit_split(node, names.value(node.source), context)
+                emit_split(node, names.value(node.source), context)
             case Fresh(buffer=buffer):
                 fresh = context.tensor(buffer)
                 if fresh.scalar:
@@ -72,54 +71,12 @@ def emit_body(body: tuple[CpuNode, ...], context: Context) -> None:
                 assert_never(node)
 
 
-def _emit_split(digit: Split, counter: str, context: Context) -> None:
-    """A digit of a counter."""
-    names, text = context.names, counter
-    if digit.stride != IndexConst(value=1):
-        text += f" // {names.text(digit.stride, ATOM)}"
-    context.writer.line(f"{names.of('value', digit.index)} = {text} % {names.text(digit.radix, ATOM)}")
-
-
-def _emit_counted(digits: Sequence[Split], context: Context) -> None:
-    """The digits of the next run of the one faster than these, the fastest first: divisions take as long as short rows
-    do."""
-    if not digits:
-        return
-    (first, *more), writer = digits, context.writer
-    name = context.names.value(first.index)
-    writer.line(f"{name} += 1")
-    if more:
-        with writer.block(f"if {name} == {context.names.text(first.radix, ATOM)}:"):
-            writer.line(f"{name} = 0")
-            _emit_counted(more, context)
-
-
-def _emit_runs(loop: Range, digits: Sequence[Split], body: tuple[CpuNode, ...], context: Context) -> None:
-    """A loop over a counter of several digits as runs of the fastest one, so that addresses go on from row to row."""
-    writer, names = context.writer, context.names
-    for digit in digits:
-        _emit_split(digit, names.text(loop.low, ATOM), context)
-    fastest = names.value(digits[-1].index)
-    left, start, run, turn = (names.fresh(word) for word in ("left", "start", "run", "turn"))
-    writer.line(f"{left} = {names.text(loop.high, SUM)} - {names.text(loop.low, ATOM)}")
-    writer.line(f"{start} = {fastest}")
-    with writer.block(f"while {left} > 0:"):
-        writer.line(f"{run} = min({names.text(digits[-1].radix, SUM)} - {start}, {left})")
-        writer.line(f"{left} -= {run}")
-        with writer.block(f"for {turn} in range({run}):"):
-            writer.line(f"{fastest} = {start} + {turn}")
-            emit_body(body, context)
-        writer.line(f"{start} = 0")
-        _emit_counted(tuple(reversed(digits[:-1])), context)
-
-
 def declaration(tensor: CpuTensor) -> str:
     """The line that gives a scalar local its type; its value is never read before a bind."""
     return f"{tensor.identifier} = {constant_text(0, tensor.dtype)}"
 
 
 def _emit_range(loop: Range, context: Context) -> None:
-    writer, names = context.writer, context.names
     dtypes = {name: t.dtype for name, t in context.tensors.items()}
     settled = frozenset(name for name, t in context.tensors.items() if t.scalar) | frozenset(context.carried)
     carries = find_carries(loop, dtypes, settled)
@@ -127,20 +84,7 @@ def _emit_range(loop: Range, context: Context) -> None:
     tallies = find_tallies(loop, context.tensors, context.carried) if loop.cores and context.parallel else ()
     for tally in tallies:
         _open_tally(tally, context)
-    low, high = names.text(loop.low), names.text(loop.high)
-    if _is_better_vectorised(loop):
-        # The compiler is to know what a constant extent divides by, and not how often the loop turns.
-        whole = isinstance(loop.high, IndexConst) and loop.high.value % VECTOR == 0
-        high = f"{high} * opaque(1)" if whole else f"opaque({high})"
-    limits = high if loop.low == IndexConst(value=0) else f"{low}, {high}"
-    digits = [node for node in loop.body if isinstance(node, Split) and node.source == loop.index]
-    around, context.turn = context.turn, names.of("value", digits[-1].index if digits else loop.index)
-    if digits:
-        _emit_runs(loop, digits, tuple(node for node in loop.body if node not in digits), context)
-    else:
-        with writer.block(f"for {context.turn} in range({limits}):"):
-            emit_body(loop.body, context)
-    context.turn = around
+    emit_loop(loop, emit_body, context)
     for tally in tallies:
         _leave_tally(tally, context)
     for carry, variable, element in opened:
@@ -167,27 +111,6 @@ def _where_touched(carry: Carry, context: Context) -> Iterator[None]:
 
 
 GOLDEN = 7046029254386353131  # an odd number that spreads products of indices over 64 bits
-VECTOR = 16  # elements of a wide vector: of no use to know what else an extent divides by
-UNROLLED = 16  # a loop of fewer iterations is left to LLVM, which unrolls it
-
-
-def _is_better_vectorised(loop: Range) -> bool:
-    """Whether LLVM, knowing the trip count, would unroll a loop that it had better vectorise."""
-    if loop.unroll or not isinstance(loop.low, IndexConst) or not isinstance(loop.high, IndexConst):
-        return False
-    return loop.high.value - loop.low.value >= UNROLLED and _turns(loop.body) <= FEW_TURNS
-
-
-def _turns(body: tuple[object, ...]) -> float:
-    """Turns of the loops inside, which all are unrolled where they are few; infinite where there is a branch."""
-    turns = 1.0
-    for node in body:
-        match node:
-            case Range(low=IndexConst(value=low), high=IndexConst(value=high), body=inside):
-                turns = max(turns, (high - low) * _turns(inside))
-            case Range() | Branch() | Split():
-                return inf
-    return turns
 
 
 def _open_carry(carry: Carry, context: Context) -> tuple[str, str]:
