@@ -186,7 +186,7 @@ class Tiles:
         loads = loads_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
         if team.across is not None and loads and any(wide.shifted for wide in self.moved):
             rows, self.loaded = AllRows(self.draft, self.scan, team.across, turn.run, first, self.ahead), True
-            return rows.brought(loads, self.moved, self.registers, team.own, partial(self._rounds, turn))
+            return rows.brought(loads, self.moved, self.registers, team.own, partial(self._rounds, turn, first=first))
         draft, is_along = self.draft, team.is_along
         together = is_along and in_one(draft, turn.run, loads, first, self.step, self.ahead, single=self.single)
         if not together or self.inside is not None:
@@ -241,11 +241,12 @@ class Tiles:
         nodes: Sequence[Node],
         before: Sequence[Node] = (),
         *,
+        first: str = "",
         orelse: tuple[Node, ...] = (),
         asks: bool = True,
     ) -> tuple[Node, ...]:
-        """The nodes for each round, of which there are iterations where it `asks`, `orelse` for one without, and
-        `before` them what is done for all rounds."""
+        """The nodes for each round of the tile that begins at `first`, of which there are iterations where it `asks`,
+        `orelse` for one without, and `before` them what is done for all rounds."""
         name = turn.run.first if turn.run is not None and self.team.across is None else self.scan.index
         digits = (turn.round,) if turn.round is not None else ()
         live = self._live(name, turn) if asks else None
@@ -253,7 +254,7 @@ class Tiles:
         if live is not None:
             inside = (Guard(condition=live, body=inside, orelse=orelse, padding=True, span=self.scan.loop.span),)
         if name != self.first:
-            inside = (Define(index=name, digits=digits, offset=IndexVar(name=self.first)), *inside)
+            inside = (Define(index=name, digits=digits, offset=IndexVar(name=first or self.first)), *inside)
         return self.team.unrolled(turn.round, (*before, *inside))
 
     def _live(self, name: str, turn: _Turn) -> Condition | None:

@@ -55,7 +55,15 @@ def shifted(program: MappedProgram) -> list[Copy]:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@pytest.mark.parametrize(("columns", "changes"), [(261, {}), (131, {"ahead": 4, "look_back": True}), (9, {"ahead": 1})])
+@pytest.mark.parametrize(
+    ("columns", "changes"),
+    [
+        (261, {}),
+        (131, {"ahead": 4, "look_back": True}),
+        (9, {"ahead": 1}),
+        (131, {"ahead": 4, "look_back": False, "next_tile": True}),
+    ],
+)
 def test_lanes_shift_what_they_move_and_the_result_is_that_of_the_loop(
     name: str, columns: int, changes: dict[str, Any]
 ) -> None:
