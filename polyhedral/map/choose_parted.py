@@ -17,24 +17,29 @@ from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.by_columns import ends_columns
 from texpr.polyhedral.map.choose_beside import products_across, products_beside, rows_beside
-from texpr.polyhedral.map.crew import covered_by_block, team_of
+from texpr.polyhedral.map.choose_chunks import (
+    ACROSS,
+    AHEAD_BYTES,
+    ALONG,
+    by_chunks,
+    moved_bytes,
+    own_of,
+    picks,
+    registers_of,
+)
+from texpr.polyhedral.map.crew import covered_by_block
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below, thread_digits
 from texpr.polyhedral.map.hardware_attributes import threads_asked, width_asked
 from texpr.polyhedral.map.lanes import choose_lanes
-from texpr.polyhedral.map.last_turn import last_turn
 from texpr.polyhedral.map.objective import cost, lane_values
-from texpr.polyhedral.map.part_lines import own_columns, part_lines
-from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.reducible import Reduction, as_reduction, combinable
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.sharing import ENOUGH, prefers_blocks
-from texpr.polyhedral.map.updates import components
 from texpr.polyhedral.map.uses import memory_of
-from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, along
+from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.map.widths import any_address_width, run_width
 from texpr.polyhedral.map.work import Work, shareable, work
 from texpr.polyhedral.mapped.candidate import Deal, Parted
@@ -43,31 +48,14 @@ from texpr.polyhedral.prove.additions import CHAIN
 from texpr.polyhedral.target import REGISTERS, Target
 from texpr.polyhedral.walk import subscript_names
 
-ALONG = 512  # threads of a block that share one element
-ACROSS = 256  # threads of a block that has several elements
-AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
 TWO_ROUNDS = 64
 """Bytes that two rounds may bring, where one brings enough: two of dot in bf16 run at .972, one at .964. Loads at any
 address are two each, for which a thread has no registers beside those of another round."""
 STRIP = 4  # elements of a block for each lane of a warp: the last block adds the parts of all, while others wait
 MAX_SHIFTED = 4  # rounds of loads at any address, each of which takes the registers of two
-LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
-FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
-# Many columns of whole words in small blocks that read less ahead, and of which all are there at once (column sums of
-# 257 x 100003 in f32: .98 of a read, .95 in three turns of blocks of 256 threads).
-SMALL, SMALL_AHEAD = ACROSS // 2, 8
-# Of narrow elements in fewer rounds, behind which few are left: many blocks are worth more then, and shifted chunks
-# else (sums of 257 x 100003 in bf16: .96 of a read, .80 without a last turn, .87 shifted).
-SHORT_AHEAD = (4, 6, 5)
-MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
-PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
-CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
-SHARED_AHEAD = 4  # rounds of wide strips that blocks share: f32 of 4093 columns runs at .964 so, at .955 with eight
-BUSY, FILLED = 0.95, 0.85  # of the blocks that run at a time, and of the elements that their threads read, at least
 SLACK = 0.03  # of the threads of a GPU, which fewer parts are worth
 SHORT_REST = 8  # loops behind reductions are short that have one iteration for so many of theirs
 LEAST = 64  # threads of a block that has several elements, at least
-BESIDE = 22  # registers that a thread has for anything but loads and parts
 MIN_ROWS = 264  # iterations that have a block each keep the multiprocessors of today's GPUs busy
 
 
@@ -114,7 +102,7 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
         if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
-    each_has = [_own(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
+    each_has = [own_of(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
     blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
     # where a condition on data stands around the launch, blocks are counted outside any
     each = 1 if region.saved else problem.target.multiprocessors * choice.resident // max(1, blocks)
@@ -163,7 +151,7 @@ def _along(problem: Problem, nest: Nest, found: Work, turns: int) -> Parted:
         widths |= {one.over.index: width} if width > 1 else {}
         if any(wide.funnel for wide in along(problem, one.reading, one.over.index, hardware).vectors(width).wide):
             wanted = AHEAD_BYTES[ALONG]
-    moved = max(_moved(problem, nest, one, widths) for one in found.reductions)
+    moved = max(moved_bytes(problem, nest, one, widths) for one in found.reductions)
     return Parted(
         threads=threads,
         grid=tuple(reversed(nest.indices)),
@@ -180,7 +168,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     asked, warp = threads_asked(problem.kernel, target), target.warp_size
     width, most_ahead = _neighbours(problem, nest, par, sizes[lane], found)
     if width > 1 and most_ahead == MAX_SHIFTED:
-        chunked = _by_chunks(problem, nest, sizes, found, lane, width)
+        chunked = by_chunks(problem, nest, sizes, found, lane, width)
         if chunked is not None:
             return chunked
     lanes = min(warp, power_of_two(-(-sizes[lane] // width)), asked or ACROSS, max(1, STRIP * warp // width))
@@ -194,10 +182,10 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     ahead = min(most_ahead, rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]))
     resident = max(1, 2 * ALONG // threads)
     if width > 1 and most_ahead == MAX_SHIFTED:
-        resident = min(resident, max(1, REGISTERS // (threads * _registers(problem, nest, found, widths, ahead))))
-    elif _picks(found) and width > 1:  # fewer loads, so that there is room for both (see `_registers`)
+        resident = min(resident, max(1, REGISTERS // (threads * registers_of(problem, nest, found, widths, ahead))))
+    elif picks(found) and width > 1:  # fewer loads, so that there is room for both (see `registers_of`)
         room = REGISTERS // (threads * resident)
-        while ahead > 1 and _registers(problem, nest, found, widths, ahead, chunks=1) > room:
+        while ahead > 1 and registers_of(problem, nest, found, widths, ahead, chunks=1) > room:
             ahead //= 2
     return Parted(
         threads=threads,
@@ -208,109 +196,6 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         resident=blocks_asked(problem.kernel, target) or resident,
         widths=widths,
     )
-
-
-def _picks(found: Work) -> bool:
-    return any(isinstance(update, Pick) for one in found.reductions for update in one.updates)
-
-
-def _own(choice: Parted, lanes: int, index: str) -> int:
-    """The iterations of an index that a block ends."""
-    width = choice.taken.get(index, 1)
-    return own_columns(choice, lanes, width) if index in choice.widths else lanes * width
-
-
-def _by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
-    """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
-    par, target = nest.pars[lane], problem.target
-    if width < PICKED and _picks(found):
-        return None
-    threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
-
-    def made(lanes: int, threads: int = threads) -> Parted | None:
-        fits = 1 < lanes < threads and threads % lanes == 0
-        name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
-        if name is None:
-            return None
-        order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
-        choice = Parted(
-            threads=threads,
-            deal=((par.index, lanes),),
-            grid=tuple(nest.indices[d] for d in order),
-            shared_out=tuple(one.over.index for one in found.reductions),
-            widths={par.index: width},
-            lines={par.index: name},
-        )
-        return choice if ends_columns(choice, par.index) else None
-
-    able = [choice for share in reversed(LANES) if (choice := made(target.warp_size // share)) is not None]
-    best = min(able, key=lambda choice: _read(choice, sizes[lane]), default=None)
-    if best is None:
-        return None
-    (one,) = found.reductions
-    team = team_of(best)
-    rows = -(-problem.representative(one.over.extent, {}) // team)
-    tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // _own(best, threads // team, par.index))
-    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
-    most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
-    if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
-        if width >= PICKED:
-            turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
-            ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n, n // 2) is not None), 0)
-            if not ahead:
-                return None
-            room = REGISTERS // (threads * _registers(problem, nest, found, best.widths, ahead, chunks=1))
-            return replace(best, ahead=ahead, resident=asked or max(1, min(2 * ALONG // threads, room)))
-        several = 2 * ALONG // SMALL
-        small = made(target.warp_size, SMALL) if threads == ACROSS else None
-        if small is not None and MANY * target.multiprocessors < tiles <= several * target.multiprocessors:
-            return replace(small, ahead=max(1, SMALL_AHEAD // max(1, moved)), resident=asked or several)
-        most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
-    else:  # what a last turn costs, columns must be long for
-        others = prod(sizes) // sizes[lane]
-        for own, ahead in ((threads, MAX_AHEAD), (ALONG, SHARED_AHEAD)):
-            if own != threads and threads_asked(problem.kernel, target) is not None:
-                continue
-            choice = made(own // width, own)
-            if choice is None:
-                continue
-            several = asked or max(1, 2 * ALONG // own)
-            choice = replace(choice, ahead=max(1, ahead // max(1, moved)), resident=several)
-            strip = _even_strip(target, choice, sizes[lane], others, width, shared=own != threads)
-            if strip:
-                return replace(choice, strip=strip)
-    ahead = max(1, most)
-    registers = _registers(problem, nest, found, best.widths, ahead, chunks=1)
-    resident = max(1, min(CHUNKED, REGISTERS // (threads * registers)))
-    return replace(best, ahead=ahead, resident=asked or resident)
-
-
-def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:
-    """How many elements a block ends, so that as many blocks as run at a time come out even, or nearly, where several
-    have `shared` elements, or none have; 0 where that is not so, or leaves threads idle."""
-    ((_, lanes),) = choice.deal
-    at_once, most = target.multiprocessors * choice.resident, own_columns(choice, lanes, width)
-    tiles = -(-size // most)
-    if not shared and 2 * others * tiles <= at_once:
-        return 0
-    if not shared:
-        tiles = -(-others * tiles // at_once) * at_once // others
-    strip = min(most, width * -(-size // (tiles * width)))
-    blocks = others * -(-size // strip)
-    parts = at_once // blocks
-    even = parts > 1 and parts * blocks >= BUSY * at_once and strip >= FILLED * most
-    return strip if even or not shared else 0
-
-
-def _read_by(problem: Problem, one: Reduction) -> set[Element]:
-    """The elements that an iteration reads."""
-    return {(a.buffer, a.subscripts) for a in problem.accesses(one.body, {}) if not a.update}
-
-
-def _read(choice: Parted, size: int) -> int:
-    """The elements of a row that all blocks read."""
-    ((index, lanes),) = choice.deal
-    return -(-size // _own(choice, lanes, index)) * lanes
 
 
 def _threads(target: Target, tiles: int) -> int:
@@ -335,20 +220,6 @@ def _shared_by_fewer(target: Target, tiles: int) -> int:
     return ALONG if shared and busy(ALONG) >= busy(ACROSS) - SLACK else ACROSS
 
 
-def _registers(
-    problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int, chunks: int = 2
-) -> int:
-    """Of a thread that has loads at any address on their way, two chunks for each, but one for what its neighbours
-    share, and parts of all updates: with fewer it waits for one before it asks for the next (argmax of 4093 columns in
-    bf16: .65 of what it reads), with more there are fewer blocks (vector x matrix of 4093 columns: .88 for .94). So
-    it is of picks at aligned addresses: first maxima of 32768 x 4096 in bf16 run at .963 with four rounds ahead, at
-    .948 with eight."""
-    width = max(widths.values(), default=1)
-    parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
-    loaded = ahead * max(_moved(problem, nest, one, widths, chunks=chunks) for one in found.reductions)
-    return parts + loaded // 4 + BESIDE
-
-
 def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) -> tuple[int, int]:
     """How many neighbours of an index on the lanes a thread takes, and how many rounds of them it loads ahead at most:
     at the addresses where they are aligned, else at any."""
@@ -367,20 +238,10 @@ def _neighbours(problem: Problem, nest: Nest, par: Par, size: int, found: Work) 
 
 def rounds_ahead(problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], wanted: int) -> int:
     """Rounds that are loaded together: as many as bring so many bytes, of all arrays that move."""
-    least = min((wanted // max(1, _moved(problem, nest, one, widths)) for one in found.reductions), default=MAX_AHEAD)
-    return power_of_two_below(min(MAX_AHEAD, least))
-
-
-def _moved(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1) -> int:
-    """The bytes that a round of a thread brings, so many chunks for each that it has of neighbours."""
-    index = next((i for i in nest.indices if i in widths), one.over.index)
-    width = chunks * widths.get(index, 1)
-    elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
-    return sum(
-        access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
-        for access in elements.values()
-        if {index, one.over.index} & subscript_names(access.subscripts)
+    least = min(
+        (wanted // max(1, moved_bytes(problem, nest, one, widths)) for one in found.reductions), default=MAX_AHEAD
     )
+    return power_of_two_below(min(MAX_AHEAD, least))
 
 
 def blocks_of(problem: Problem, found: Work, ranges: Ranges, choice: Parted, most: int) -> dict[str, int]:

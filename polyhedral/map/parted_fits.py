@@ -89,6 +89,8 @@ def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
     """A thread takes several rows where its runs lie along the reductions, and all threads of a block share them."""
     if not choice.patch:
         return
+    if choice.next_turn:
+        yield "`next_turn`: what a thread loads once for several rows is not loaded while it adds"
     several = [par for par in nest.pars if par.index in choice.patch]
     counts = choice.patch.values()
     if len(several) != len(choice.patch) or len(several) > 2 or min(counts) < 2 or max(counts) > MOST_ROWS:

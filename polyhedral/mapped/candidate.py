@@ -188,7 +188,7 @@ class Parted:
     what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
     A block ends a `strip` of so many of them (0: all but the last chunk that its threads read). `patch`: beside runs
     along reductions, a thread takes so many neighbouring iterations of one or two indices of the band, and loads once
-    what they read.
+    what they read. With `next_turn`, each round is loaded for the next turn as soon as it is added.
     """
 
     threads: int
@@ -202,6 +202,7 @@ class Parted:
     lines: Mapping[str, str] = field(default_factory=dict)
     strip: int = 0
     patch: Mapping[str, int] = field(default_factory=dict)
+    next_turn: bool = False
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
     @property

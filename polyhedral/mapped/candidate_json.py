@@ -333,6 +333,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "ahead": _number,
     "look_back": _flag,
     "next_tile": _flag,
+    "next_turn": _flag,
     "stages": _number,
     "persistent": _number,
     "band": _number,

@@ -17,7 +17,7 @@ from texpr.polyhedral.mapped.candidate import Candidate, Parted
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
-from texpr.polyhedral.mapped.tree import Loop
+from texpr.polyhedral.mapped.tree import Fresh, Loop
 from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -25,13 +25,13 @@ CHUNKS = ("sum", "times a vector", "picked", "of a batch", "eight rows on")
 ALONG = "kernel k(X: f32[N], Y: f32[N], S: f32[1]) { S[0] = sum N i { X[i] * Y[i] } }"
 
 
-def in_turns(text: str, *, ahead: int, blocks: int = 1, **sizes: int) -> MappedProgram:
+def in_turns(text: str, *, ahead: int, blocks: int = 1, next_turn: bool = False, **sizes: int) -> MappedProgram:
     """The program of 8 threads for each column, with so many rounds in a turn."""
     found = mapped(text)  # as sizes that a call decides are read, which are large
     candidate, first = found.candidate, choice(found)
     assert isinstance(candidate, Candidate) and isinstance(first, Parted) and first.lines
     changed = replace(first, deal=(("j", 8),), threads=64, ahead=ahead, resident=0, strip=0)
-    changed = replace(changed, blocks={"i": blocks} if blocks > 1 else {})
+    changed = replace(changed, blocks={"i": blocks} if blocks > 1 else {}, next_turn=next_turn)
     (name,) = candidate.launches
     return mapped(text, choices=replace(candidate, launches={name: changed}), **sizes)
 
@@ -76,14 +76,34 @@ def test_several_blocks_have_equal_shares_of_what_is_left(rows: int, apart: bool
     ("m", "n", "ahead", "blocks"),
     [(67, 83, 4, 1), (39, 131, 2, 1), (130, 9, 8, 1), (163, 83, 4, 3), (109, 131, 3, 2), (470, 35, 3, 3)],
 )
-def test_every_row_is_added_once(name: str, m: int, n: int, ahead: int, blocks: int) -> None:
-    program, sizes = in_turns(PROGRAMS[name], ahead=ahead, blocks=blocks, M=m, N=n), {"M": m, "N": n}
+@pytest.mark.parametrize("next_turn", [False, True])
+def test_every_row_is_added_once(name: str, m: int, n: int, ahead: int, blocks: int, next_turn: bool) -> None:
+    program = in_turns(PROGRAMS[name], ahead=ahead, blocks=blocks, next_turn=next_turn, M=m, N=n)
+    sizes = {"M": m, "N": n}
     assert loaded(program) > 1
     values = arguments(program.kernel, sizes)
     expected = interpret(program.kernel, values).outputs
     got = simulate(program, values, seed=m)
     for array, found in expected.items():
         np.testing.assert_array_equal(got[array], found, err_msg=array)
+
+
+def test_each_round_is_loaded_for_the_next_turn_as_soon_as_it_is_added(golden: Any) -> None:
+    program = in_turns(PROGRAMS["picked"], ahead=2, next_turn=True, M=53, N=131)
+    golden("map/next_turn.cuda.txt", show(program))
+    assert loaded(program) == 2 and len(turns(program)) == 1
+    (loop,) = (loop for loop in of_kind(only_launch(program).body, Loop) if loop.index.startswith("i_serial"))
+    assert "X_run" not in {fresh.buffer for fresh in of_kind(loop.body, Fresh)}, "what is loaded lasts over turns"
+
+
+@pytest.mark.parametrize(("rows", "several"), [(32, False), (64, True), (96, True)])
+def test_one_turn_has_none_behind_it(rows: int, several: bool) -> None:
+    program = in_turns(PROGRAMS["sum"], ahead=4, next_turn=True, M=rows, N=131)
+    assert ("i_next" in show(program)) is several
+    values = arguments(program.kernel, {"M": rows, "N": 131})
+    np.testing.assert_array_equal(
+        simulate(program, values, seed=1)["C"], interpret(program.kernel, values).outputs["C"]
+    )
 
 
 def test_what_is_left_along_a_row_is_added_once() -> None:
@@ -115,7 +135,8 @@ def test_blocks_that_share_what_lies_along_memory_have_no_last_turn() -> None:
 def test_what_is_emitted_of_turns_runs_on_the_cpu() -> None:
     kept = []
     for number, (name, m, n) in enumerate([("sum", 67, 83), ("times a vector", 41, 131), ("picked", 130, 9)]):
-        program = in_turns(PROGRAMS[name].replace("kernel k", f"kernel k{number}", 1), ahead=4, M=m, N=n)
+        text = PROGRAMS[name].replace("kernel k", f"kernel k{number}", 1)
+        program = in_turns(text, ahead=4, next_turn=m > 2 * 32, M=m, N=n)
         kept.append((Emitted(program), program, {"M": m, "N": n}))
     module = HostModule("\n".join(emitted.source for emitted, *_ in kept), werror=True)
     for emitted, program, sizes in kept:
@@ -143,3 +164,14 @@ def test_few_rounds_of_chunks_are_read_at_a_time_where_little_is_left(rows: int,
     assert isinstance(found, Parted)
     few = found.lines and found.deal == (("j", 32),) and found.threads == 256
     assert (found.ahead if few and found.ahead < 8 else 0) == ahead
+
+
+@pytest.mark.parametrize(
+    ("columns", "threads", "strip"), [(100003, 768, 760), (90001, 768, 688), (130003, 1024, 992), (50021, 256, 0)]
+)
+def test_first_maxima_of_short_columns_have_a_block_for_each_multiprocessor(
+    columns: int, threads: int, strip: int
+) -> None:
+    found = choice(mapped(PROGRAMS["picked"], M=257, N=columns))
+    assert isinstance(found, Parted)
+    assert (found.threads, found.strip, found.next_turn) == (threads, strip, bool(strip))

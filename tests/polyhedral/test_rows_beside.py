@@ -112,6 +112,7 @@ def test_rows_are_beside_one_another_where_all_read_a_long_vector() -> None:
         ({"patch": {"k": 4}}, "`patch` has k, not 2 to 16 of one or two of i"),
         ({"widths": {}}, "`patch`: the runs of a thread lie along the reductions"),
         ({"deal": (("i", 32),)}, "`patch`: all threads of a block share the reductions, or those to"),
+        ({"next_turn": True}, "loads once for several rows"),
     ],
 )
 def test_rows_that_no_thread_takes_are_refused(change: dict[str, Any], why: str) -> None:

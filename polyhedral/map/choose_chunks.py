@@ -1,0 +1,195 @@
+"""Columns that are read in aligned chunks: threads, turns and strips by what an H200 takes for them.
+
+par 4093 j { C[j] = sum 32749 i { X[i, j] } }     bf16: 64 lanes across, teams of 8, strips of 456 shared by 29 blocks
+par 100003 j, of 257 rows                         32 lanes across, turns that leave few rows
+first maxima of these                             96 lanes across: a block for each multiprocessor
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from texpr.polyhedral.map.bands import Nest
+from texpr.polyhedral.map.by_columns import ends_columns
+from texpr.polyhedral.map.crew import team_of
+from texpr.polyhedral.map.crew_fits import MAX_AHEAD
+from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.last_turn import last_turn
+from texpr.polyhedral.map.part_lines import own_columns, part_lines
+from texpr.polyhedral.map.picks import Pick
+from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.reducible import Reduction
+from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.updates import components
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element
+from texpr.polyhedral.map.work import Work
+from texpr.polyhedral.mapped.candidate import Parted
+from texpr.polyhedral.target import REGISTERS, Target
+from texpr.polyhedral.walk import subscript_names
+
+ALONG = 512  # threads of a block that share one element
+ACROSS = 256  # threads of a block that has several elements
+AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
+LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
+FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
+# Many columns of whole words in small blocks that read less ahead, and of which all are there at once (column sums of
+# 257 x 100003 in f32: .98 of a read, .95 in three turns of blocks of 256 threads).
+SMALL, SMALL_AHEAD = ACROSS // 2, 8
+# Of narrow elements in fewer rounds, behind which few are left: many blocks are worth more then, and shifted chunks
+# else (sums of 257 x 100003 in bf16: .96 of a read, .80 without a last turn, .87 shifted).
+SHORT_AHEAD = (4, 6, 5)
+MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
+PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
+CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
+SHARED_AHEAD = 4  # rounds of wide strips that blocks share: f32 of 4093 columns runs at .964 so, at .955 with eight
+BUSY, FILLED = 0.95, 0.85  # of the blocks that run at a time, and of the elements that their threads read, at least
+BESIDE = 22  # registers that a thread has for anything but loads and parts
+
+
+def picks(found: Work) -> bool:
+    return any(isinstance(update, Pick) for one in found.reductions for update in one.updates)
+
+
+def own_of(choice: Parted, lanes: int, index: str) -> int:
+    """The iterations of an index that a block ends."""
+    width = choice.taken.get(index, 1)
+    return own_columns(choice, lanes, width) if index in choice.widths else lanes * width
+
+
+def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
+    """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
+    par, target = nest.pars[lane], problem.target
+    if width < PICKED and picks(found):
+        return None
+    threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
+
+    def made(lanes: int, threads: int = threads) -> Parted | None:
+        fits = 1 < lanes < threads and threads % lanes == 0
+        name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
+        if name is None:
+            return None
+        order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
+        choice = Parted(
+            threads=threads,
+            deal=((par.index, lanes),),
+            grid=tuple(nest.indices[d] for d in order),
+            shared_out=tuple(one.over.index for one in found.reductions),
+            widths={par.index: width},
+            lines={par.index: name},
+        )
+        return choice if ends_columns(choice, par.index) else None
+
+    able = [choice for share in reversed(LANES) if (choice := made(target.warp_size // share)) is not None]
+    best = min(able, key=lambda choice: _read(choice, sizes[lane]), default=None)
+    if best is None:
+        return None
+    (one,) = found.reductions
+    team = team_of(best)
+    rows = -(-problem.representative(one.over.extent, {}) // team)
+    tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // own_of(best, threads // team, par.index))
+    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
+    most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
+    if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
+        if width >= PICKED:
+            turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
+            ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n, n // 2) is not None), 0)
+            if not ahead:
+                return None
+            wide = _for_each_multiprocessor(target, made, sizes, lane, width) if picks(found) and moved == 1 else None
+            if wide is not None and threads_asked(problem.kernel, target) is None and asked is None:
+                return wide
+            room = REGISTERS // (threads * registers_of(problem, nest, found, best.widths, ahead, chunks=1))
+            return replace(best, ahead=ahead, resident=asked or max(1, min(2 * ALONG // threads, room)))
+        several = 2 * ALONG // SMALL
+        small = made(target.warp_size, SMALL) if threads == ACROSS else None
+        if small is not None and MANY * target.multiprocessors < tiles <= several * target.multiprocessors:
+            return replace(small, ahead=max(1, SMALL_AHEAD // max(1, moved)), resident=asked or several)
+        most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
+    else:  # what a last turn costs, columns must be long for
+        others = prod(sizes) // sizes[lane]
+        for own, ahead in ((threads, MAX_AHEAD), (ALONG, SHARED_AHEAD)):
+            if own != threads and threads_asked(problem.kernel, target) is not None:
+                continue
+            choice = made(own // width, own)
+            if choice is None:
+                continue
+            several = asked or max(1, 2 * ALONG // own)
+            choice = replace(choice, ahead=max(1, ahead // max(1, moved)), resident=several)
+            strip = _even_strip(target, choice, sizes[lane], others, width, shared=own != threads)
+            if strip:
+                return replace(choice, strip=strip)
+    ahead = max(1, most)
+    registers = registers_of(problem, nest, found, best.widths, ahead, chunks=1)
+    resident = max(1, min(CHUNKED, REGISTERS // (threads * registers)))
+    return replace(best, ahead=ahead, resident=asked or resident)
+
+
+def _for_each_multiprocessor(
+    target: Target, made: Callable[[int, int], Parted | None], sizes: Sequence[int], lane: int, width: int
+) -> Parted | None:
+    """A block for each multiprocessor, where there are hardly fewer and their threads have hardly less: it loads each
+    round again as soon as it is added (first maxima of 257 x 100003 in bf16: .945 of a read; .90 with loads of a turn
+    at a time, .88 with three or four blocks of 256 threads)."""
+    others, blocks = prod(sizes) // sizes[lane], target.multiprocessors
+    strip = width * -(-sizes[lane] * others // (blocks * width))
+    lanes = target.warp_size * -(-(strip // width + 1) // target.warp_size)
+    if not ALONG <= lanes * width <= target.max_threads:
+        return None
+    wide, tiles = made(lanes, lanes * width), others * -(-sizes[lane] // strip)
+    if wide is None or not BUSY * blocks <= tiles <= blocks or strip < FILLED * own_columns(wide, lanes, width):
+        return None
+    return replace(wide, ahead=SHARED_AHEAD, resident=1, strip=strip, next_turn=True)
+
+
+def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:
+    """How many elements a block ends, so that as many blocks as run at a time come out even, or nearly, where several
+    have `shared` elements, or none have; 0 where that is not so, or leaves threads idle."""
+    ((_, lanes),) = choice.deal
+    at_once, most = target.multiprocessors * choice.resident, own_columns(choice, lanes, width)
+    tiles = -(-size // most)
+    if not shared and 2 * others * tiles <= at_once:
+        return 0
+    if not shared:
+        tiles = -(-others * tiles // at_once) * at_once // others
+    strip = min(most, width * -(-size // (tiles * width)))
+    blocks = others * -(-size // strip)
+    parts = at_once // blocks
+    even = parts > 1 and parts * blocks >= BUSY * at_once and strip >= FILLED * most
+    return strip if even or not shared else 0
+
+
+def _read_by(problem: Problem, one: Reduction) -> set[Element]:
+    """The elements that an iteration reads."""
+    return {(a.buffer, a.subscripts) for a in problem.accesses(one.body, {}) if not a.update}
+
+
+def _read(choice: Parted, size: int) -> int:
+    """The elements of a row that all blocks read."""
+    ((index, lanes),) = choice.deal
+    return -(-size // own_of(choice, lanes, index)) * lanes
+
+
+def registers_of(
+    problem: Problem, nest: Nest, found: Work, widths: Mapping[str, int], ahead: int, chunks: int = 2
+) -> int:
+    """Of a thread that has loads at any address on their way, two chunks for each, but one for what its neighbours
+    share, and parts of all updates: with fewer it waits for one before it asks for the next (argmax of 4093 columns in
+    bf16: .65 of what it reads), with more there are fewer blocks (vector x matrix of 4093 columns: .88 for .94). So
+    it is of picks at aligned addresses: first maxima of 32768 x 4096 in bf16 run at .963 with four rounds ahead, at
+    .948 with eight."""
+    width = max(widths.values(), default=1)
+    parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
+    loaded = ahead * max(moved_bytes(problem, nest, one, widths, chunks=chunks) for one in found.reductions)
+    return parts + loaded // 4 + BESIDE
+
+
+def moved_bytes(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1) -> int:
+    """The bytes that a round of a thread brings, so many chunks for each that it has of neighbours."""
+    index = next((i for i in nest.indices if i in widths), one.over.index)
+    width = chunks * widths.get(index, 1)
+    elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
+    return sum(
+        access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
+        for access in elements.values()
+        if {index, one.over.index} & subscript_names(access.subscripts)
+    )
