@@ -6,7 +6,8 @@ without the index moves before the loop; the rest stays. LLVM vectorises a loop 
     loop v < 4096: define i = 4096*c + v; guard i < N: S    ->    for v in range(min(4096, N - 4096*c)): i = …; S
 """
 
-from dataclasses import field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import field, fields, is_dataclass, replace
 from typing import assert_never
 
 from texpr.grammar.ast import (
@@ -240,6 +241,47 @@ def flattened(cores: Range) -> Range:
     for end in ends:
         high = _meet(IndexOp.MIN, high, end.expression())
     return Range(index=define.index, low=low, high=high, body=inner.body[1:], cores=cores.cores, span=inner.span)
+
+
+def over_indices(body: tuple[CpuNode, ...], outside: Mapping[str, Linear] | None = None) -> tuple[CpuNode, ...]:
+    """The body with every loop over a part of an index made one over the index itself, where nothing else has the part;
+    `outside` has what the definitions around say.
+
+    for v in range(min(4096, N - first)): i = first + v; S(i)    ->    for i in range(first, min(first + 4096, N)): S(i)
+    """
+    definitions = dict(outside or {})
+    found: list[CpuNode] = []
+    for node in body:
+        match node:
+            case Define():
+                definitions[node.index] = _defined(node, definitions)
+            case Branch():
+                then, orelse = over_indices(node.body, definitions), over_indices(node.orelse, definitions)
+                node = replace(node, body=then, orelse=orelse)
+            case Range():
+                node = _over_index(node, definitions)
+                inside = {name: form for name, form in definitions.items() if name != node.index}
+                node = replace(node, body=over_indices(node.body, inside))
+        found.append(node)
+    return tuple(found)
+
+
+def _over_index(loop: Range, definitions: Mapping[str, Linear]) -> Range:
+    known = isinstance(loop.low, IndexConst) and isinstance(loop.high, IndexConst)
+    if known or loop.cores or loop.unroll or not loop.body or not isinstance(define := loop.body[0], Define):
+        return loop
+    own = {**definitions, loop.index: _variable(loop.index)}
+    index = _defined(define, own)
+    start = index - _variable(loop.index)
+    if start.coefficient(loop.index) != 0 or loop.index in names_in(loop.body[1:]):
+        return loop
+    high = None
+    for limit in _limits(loop.high):
+        end = (start + linear(limit, dict(definitions))).expression()
+        high = end if high is None else _meet(IndexOp.MIN, high, end)
+    assert high is not None
+    low = (start + linear(loop.low, dict(definitions))).expression()
+    return replace(loop, index=define.index, low=low, high=high, body=loop.body[1:])
 
 
 def _variable(name: str) -> Linear:
