@@ -1,9 +1,9 @@
 """The direct way into a compiled kernel: one Numba function that takes the arrays themselves.
 
 Checking a call in Python takes microseconds, in which the other cores fall asleep; waking them costs a short kernel a
-tenth of its time. The entry looks at its arguments in compiled code and calls `run`, or returns -1 where only
-`bind_arguments` can tell. It exists for kernels whose arguments NumPy and Numba both know: sizes all bound, arrays
-dense and of native types.
+tenth of its time, and more where it streams through the caches that Python lies in. The entry looks at its arguments in
+compiled code, makes room for a small workspace and calls `run`, or returns -1 where only `bind_arguments` can tell. It
+exists for kernels whose arguments NumPy and Numba both know: sizes all bound, arrays dense and of native types.
 
     @njit(int64(types.Array(float32, 2, "C", readonly=True), float32[::1], float64))
     def enter(array0, array1, scalar2):
@@ -23,12 +23,13 @@ from math import prod
 
 from texpr.codegen.cpu.context import Writer
 from texpr.codegen.cpu.launch import ELEMENT
-from texpr.codegen.manifest import Manifest, Parameter
+from texpr.codegen.manifest import ALIGNMENT_BYTES, Manifest, Parameter
 from texpr.grammar.records import dataclass
 from texpr.grammar.strides import dense
 from texpr.grammar.types import ELEMENT_TYPES
 
 CLOSER_LOOK = -1
+MAX_WORKSPACE_BYTES = 1 << 20  # of which no machine has too little
 MAX_PARAMETERS = 16  # the pairs that may overlap grow with the square
 
 _CARRIED = ("f16", "bf16", "f8e4m3", "f8e5m2")  # as integers of their width
@@ -46,10 +47,12 @@ class EntryText:
 
 def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
     """The entry of a kernel, whose `run` returns a finding where it is `checked`; None where it has sizes to solve for
-    or a workspace to allocate, or arguments that Numba does not take as they are (floats of 16 and 8 bits; flat,
+    or a large workspace to allocate, or arguments that Numba does not take as they are (floats of 16 and 8 bits; flat,
     strided or empty buffers)."""
-    parameters = manifest.parameters
-    if len(parameters) > MAX_PARAMETERS or manifest.workspace_bytes != 0 or None in manifest.sizes.values():
+    parameters, room = manifest.parameters, manifest.workspace_bytes
+    if len(parameters) > MAX_PARAMETERS or None in manifest.sizes.values():
+        return None
+    if not isinstance(room, int) or room > MAX_WORKSPACE_BYTES:
         return None
     if any(p.dtype not in _NATIVE for p in parameters):
         return None
@@ -61,6 +64,7 @@ def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
     out = Writer()
     out.line("import numpy as np")
     imported = {*_NATIVE.values(), "njit", "types", *(("finding", "finding_type") if checked else ())}
+    imported |= {"hold"} if room else set()
     out.line(f"from texpr.codegen.cpu.library import {', '.join(sorted(imported))}")
     out.line()
     out.line(f"@njit({'finding_type' if checked else 'int64'}({', '.join(map(_type_text, parameters))}))")
@@ -72,7 +76,14 @@ def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
             with out.block(f"if {question}:"):
                 out.line(f"return finding({CLOSER_LOOK}, 0, 0)" if checked else f"return {CLOSER_LOOK}")
         values = [_converted(k, p) if p.scalar else f"address{k}" for k, p in enumerate(parameters)]
-        out.line(f"return run({', '.join([*values, '0'])})")
+        if room:
+            out.line(f"memory = np.empty({room + ALIGNMENT_BYTES}, np.uint8)")
+            out.line(f"workspace = (memory.ctypes.data + {ALIGNMENT_BYTES - 1}) & -{ALIGNMENT_BYTES}")
+            out.line(f"result = run({', '.join([*values, 'workspace'])})")
+            out.line("hold(memory)")
+            out.line("return result")
+        else:
+            out.line(f"return run({', '.join([*values, '0'])})")
     return EntryText(source=out.text(), kinds=tuple(map(_kind, parameters)))
 
 

@@ -133,6 +133,16 @@ def test_gathers_are_checked_behind_the_entry() -> None:
     assert took_entry(kernel, np.array([0, 1, 2, 2], np.int32), np.ones(3, np.float32), b)
 
 
+def test_the_entry_makes_room_for_a_small_workspace_alone() -> None:
+    text = "kernel k(X: f32[N], S: f64[1]) { new T: f32[N] ; par N i { T[i] = X[N - 1 - i] } "
+    text += "S[0] = sum N i { f64(T[i] * X[i]) } }"
+    kernel, s = compiled(text, sizes={"N": 1000}), np.zeros(1)
+    assert "workspace = (memory.ctypes.data + 255) & -256" in entry_of(kernel).source
+    assert took_entry(kernel, np.arange(1000, dtype=np.float32), s)
+    assert s[0] == sum(i * (999 - i) for i in range(1000))
+    assert entry_of(compiled(text, sizes={"N": 1 << 20})) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [
