@@ -14,6 +14,7 @@ from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -47,7 +48,7 @@ def few(n: int, dtype: str = "f32") -> MappedProgram:
     return changed(ROWS.replace("f32", dtype), {**SIZES, "N": n}, threads=32, deal=(("j", 32),), turns={"j": 2})
 
 
-@pytest.mark.parametrize("n", [512, 540, 637])
+@pytest.mark.parametrize("n", [512, 540, 637, 1291])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_every_element_of_a_row_has_one_turn(dtype: str, n: int) -> None:
     program, values = few(n, dtype), arguments(n, dtype)
@@ -58,19 +59,30 @@ def test_every_element_of_a_row_has_one_turn(dtype: str, n: int) -> None:
 @pytest.mark.gxx
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_the_text_of_turns_is_right_on_the_cpu(dtype: str) -> None:
-    for n in (512, 637):
+    for n in (512, 637, 1291):
         emitted, values = Emitted(few(n, dtype)), arguments(n, dtype)
         assert emitted.run(HostModule(emitted.source, werror=True), values) is None
         np.testing.assert_array_equal(values["Y"], values["E"][values["R"]])
 
 
-def test_loads_of_all_turns_come_first_where_rows_of_narrow_elements_begin_anywhere() -> None:
-    def first(n: int, dtype: str) -> bool:
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_loads_of_all_turns_come_first_where_rows_begin_anywhere(dtype: str) -> None:
+    def first(n: int) -> bool:
         loads = [copy for copy in of_kind(only_launch(few(n, dtype)).body, Copy) if copy.target.buffer == "E_run"]
         return all(len(copy.over) == 2 for copy in loads)
 
-    assert first(637, "f16")
-    assert not first(512, "f16") and not first(637, "f32")
+    assert first(637)
+    assert not first(512)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_a_block_asks_once_whether_a_row_has_all_that_it_brings(dtype: str) -> None:
+    guards = of_kind(only_launch(few(1291, dtype)).body, Guard)
+    (asked,) = (guard for guard in guards if any(isinstance(node, Copy) for node in guard.body))
+    (whole,), (part,) = asked.body, asked.orelse
+    assert isinstance(whole, Copy) and isinstance(part, Copy)
+    assert whole.within is None and part.within is not None
+    assert (whole.source, whole.target, whole.over) == (part.source, part.target, part.over)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +90,8 @@ def test_loads_of_all_turns_come_first_where_rows_of_narrow_elements_begin_anywh
     [
         ("f32", 4096, 128, 2),
         ("bf16", 1024, 64, 2),
-        ("f32", 4093, 96, 3),
-        ("bf16", 4093, 96, 3),
+        ("f32", 4093, 96, 2),
+        ("bf16", 4093, 96, 2),
         ("f32", 1 << 20, 128, 2),
     ],
 )
