@@ -23,7 +23,7 @@ from texpr.polyhedral.map.bands import (
     Nest,
 )
 from texpr.polyhedral.map.block_sizes import DEFAULT_THREADS, band_sizes, threads_for
-from texpr.polyhedral.map.choose_patch import choose_patch, choose_rows_below
+from texpr.polyhedral.map.choose_patch import choose_patch, choose_rows_below, patch_shape
 from texpr.polyhedral.map.choose_tables import choose_tables, is_plain
 from texpr.polyhedral.map.choose_turns import choose_turns
 from texpr.polyhedral.map.digits import share
@@ -95,8 +95,8 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
 
 
 def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, asked: int | None) -> Flat:
-    """The same with several rows for each thread, where rows are read more than once: a warp for a row, and the others
-    for those next to it."""
+    """The same with several rows for each thread, where rows are read more than once: a warp or two for a row, and the
+    others for those next to it."""
     patch = choose_patch(problem, nest, sizes, flat)
     if not patch:
         return flat
@@ -104,8 +104,9 @@ def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, 
     flat = replace(flat, patch=patch)
     runs = in_runs(nest, sizes, flat.taken)
     order = (along, down, *(d for d in map(nest.indices.index, flat.grid) if d not in (along, down)))
-    threads = asked or threads_for(runs, problem.target)
-    caps = [problem.target.warp_size if d == along else threads for d in range(len(sizes))]
+    threads, warps = (asked, 1) if asked else patch_shape(problem, nest, sizes[along], flat)
+    threads = asked or min(threads, threads_for(runs, problem.target))
+    caps = [warps * problem.target.warp_size if d == along else threads for d in range(len(sizes))]
     deal = named(nest, share(runs, order, caps, threads))
     return replace(flat, threads=threads, deal=deal, grid=tuple(nest.indices[d] for d in order))
 

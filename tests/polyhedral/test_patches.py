@@ -74,14 +74,15 @@ def patch(text: str, rows: dict[str, int], **sizes: int) -> Patch | None:
 @pytest.mark.parametrize(
     ("text", "sizes", "rows", "deal"),
     [
-        (JACOBI, {"M": 32768, "N": 4096}, {"i": 2}, (("j", 32), ("i", 8))),
-        (JACOBI, {"M": 32749, "N": 4093}, {"i": 2}, (("j", 32), ("i", 8))),
-        (HEAT, {"D": 512, "M": 512, "N": 512}, {"i": 2}, (("j", 32), ("i", 8))),
+        (JACOBI, {"M": 32768, "N": 4096}, {"i": 2}, (("j", 64), ("i", 4))),
+        (JACOBI, {"M": 32749, "N": 4093}, {"i": 2}, (("j", 64), ("i", 4))),
+        (JACOBI.replace("f32", "bf16"), {"M": 32749, "N": 4093}, {"i": 2}, (("j", 32), ("i", 4))),  # 17 warps of a row
+        (HEAT, {"D": 512, "M": 512, "N": 512}, {"i": 2}, (("j", 64), ("i", 4))),
         (
             BELOW.replace(" #tile(8, 128)", "").replace("N j", "1..N j"),
             {"M": 8192, "N": 8192},
             {"i": 2},
-            (("j", 32), ("i", 8)),
+            (("j", 64), ("i", 4)),
         ),
     ],
 )
