@@ -51,6 +51,7 @@ USUAL_SIDE = MOST_SIDE // 2
 SIDE_BYTES = 256  # of a side of a tile: memory is touched in such pieces
 THREADS = 256
 AT_ONCE = 1024  # threads of a multiprocessor whose accesses begin anywhere: more registers than that leaves cost more
+WHOLE_AT_ONCE = 768  # threads whose accesses are whole: without a bound compilers keep fewer loads on their way
 RUNS = (8, 4, 2)
 PHASED_THREADS = 512
 WIDE_BYTES = 4  # of elements that a shift of 16 bytes only chooses from
@@ -200,7 +201,7 @@ def _of_sides(
         return None
     ragged = bool(lines) or any(one.funnel for one in staged(problem, nest, choice))
     grid = _ragged_order(problem, nest, extents, choice) if ragged else _written_order(problem, nest, choice)
-    return replace(choice, threads=threads, grid=grid, resident=AT_ONCE // threads if ragged else 0)
+    return replace(choice, threads=threads, grid=grid, resident=(AT_ONCE if ragged else WHOLE_AT_ONCE) // threads)
 
 
 def _counted(problem: Problem, nest: Nest, first: str, reads: Mapping[str, Wide], least: int) -> dict[str, str]:
