@@ -133,7 +133,7 @@ def _choice(problem: Problem, region: Region) -> Choice:
     contracted = choose_contracted(problem, region)
     if contracted is not None:
         few = choose_parted(problem, region) if min(sizes) <= MOST_FEW else None
-        return few if few is not None and few.deal and few.patch else contracted
+        return few if few is not None and few.patch else contracted
     if tile_asked(nest.pars):
         flat = choose_flat(problem, nest, ranges)
         tiled = None if shares_asked(nest.pars).by_level else choose_tiled(problem, nest, sizes, flat)

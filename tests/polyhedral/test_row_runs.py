@@ -138,6 +138,13 @@ def test_few_rows_of_a_product_on_fma_units_are_such(m: int, rows: int) -> None:
     assert isinstance(choice, Parted) and choice.patch["m"] == rows
 
 
+@pytest.mark.parametrize("m", [4, 8, 16])
+def test_so_are_those_whose_factors_lie_along_the_sum(m: int) -> None:
+    turned = PLAIN.replace("W: f32[K, N]", "W: f32[N, K]").replace("W[k, n]", "W[n, k]")
+    (choice,) = chosen(turned, M=m).launches.values()
+    assert isinstance(choice, Parted) and choice.patch == {"m": min(m, 8), "n": 4} and not choice.deal
+
+
 def test_more_rows_and_short_sums_are_others() -> None:
     for sizes in ({"M": 17}, {"M": 8, "K": 96}, {"M": 1}):
         (choice,) = chosen(PLAIN, **sizes).launches.values()
