@@ -190,7 +190,7 @@ class Rounds:
         held = self.loaded.held if self.loaded is not None else {one.element: self._register(one) for one in wide}
         nodes = through(nodes, {element: (name, (self._place(element),)) for element, name in held.items()})
         if self.runs is not None:
-            nodes = self.runs.of(nodes, self._addition())
+            nodes = self.runs.of(nodes, self._addition(), self.begin)
         alone = self.loaded.alone if self.loaded is not None else self._alone(wide)
         nodes = through(nodes, {element: (name, (self.number,)) for element, name in alone.items()})
         loads = RoundLoads(

@@ -22,7 +22,7 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.quotients import quotients_of
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rows_beside import RowsBeside
-from texpr.polyhedral.map.runs import nothing, through
+from texpr.polyhedral.map.runs import nothing, quotients_of_first, through
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted
@@ -92,9 +92,14 @@ class RowRuns:
             f"{wide.element[0]}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span
         )
 
-    def of(self, nodes: tuple[Node, ...], here: IndexExpr) -> tuple[Node, ...]:
-        """What a thread adds, with registers in place of these elements."""
-        return through(nodes, {element: (name, (self._at(one, here),)) for element, (one, name) in self.held.items()})
+    def of(self, nodes: tuple[Node, ...], here: IndexExpr, begin: int) -> tuple[Node, ...]:
+        """What a thread adds, with registers in place of these elements; what quotients tell that neighbours have in
+        common is read once."""
+        nodes = through(nodes, {element: (name, (self._at(one, here),)) for element, (one, name) in self.held.items()})
+        index, count = self.over.index, self.choice.widths.get(self.over.index, 1)
+        if self.choice.ahead > 1 or begin % count:
+            return nodes
+        return quotients_of_first(nodes, index, self.first, count)
 
     def loads(self, *, exact: bool) -> tuple[Node, ...]:
         """All loads; `exact`: there is each of the iterations of all turns."""

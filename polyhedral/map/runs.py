@@ -169,7 +169,7 @@ def each_of(
     inside = _inside(draft, run)
     here = (*run.row, IndexVar(name=run.vector.name))
     body = through(body, {element: (name, here) for element, name in registers.items()})
-    body = body if run.line else _quotients_of_first(run, body)
+    body = body if run.line else quotients_of_first(body, run.index, run.first, run.count)
     if inside is not None and not is_harmless(draft, run, body, {*registers.values(), *spare}, seen):
         unwritten = [wide for wide in moved if wide.stores and not wide.loads]
         orelse = tuple(zero_of(draft, run, wide, registers[wide.element], digits) for wide in unwritten)
@@ -267,16 +267,16 @@ def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
     return draft.local(f"{name}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
 
 
-def _quotients_of_first(run: Run, body: tuple[Node, ...]) -> tuple[Node, ...]:
+def quotients_of_first(body: tuple[Node, ...], index: str, first: str, count: int) -> tuple[Node, ...]:
     """The body with quotients that all of a run have as those of its first iteration: what they tell is read once."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Generic):
             return node
-        value = of_first(node.leaf.value, run.index, run.first, run.count)
+        value = of_first(node.leaf.value, index, first, count)
         return replace(node, leaf=replace(node.leaf, value=value))
 
-    told = any(divides(node.leaf.value, run.index) for node in of_kind(body, Generic))
+    told = any(divides(node.leaf.value, index) for node in of_kind(body, Generic))
     return map_nodes(body, change) if told else body
 
 

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import texpr
+from texpr.grammar.ast import IndexExpr
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.text import in_words
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted, Parted
-from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.mapped.walks import every_node, launches, of_kind
 from texpr.polyhedral.simulate.stage import simulate
+from texpr.polyhedral.walk import read_accesses
 
 SCALES = {  # of a weight, by what is written there
     "column": ("f32[N]", "s[n]"),
@@ -95,6 +98,16 @@ def test_a_row_of_either_is_loaded_once_for_all_of_the_other() -> None:
     (launch,) = launches(program.host)
     loads = {copy.source.buffer: copy.over for copy in of_kind(launch.body, Copy)}  # rows, accesses, elements
     assert {name: len(over) for name, over in loads.items()} == {"X": 3, "W": 2}
+
+
+def test_a_scale_of_all_neighbours_is_told_by_the_first_of_them() -> None:
+    """So that compilers read it once for all of these."""
+    (launch,) = launches(mapped(text("group"), beside({"m": 8, "n": 4}), 8, 64, 4096).host)
+    reads = {r.subscripts[1] for g in of_kind(launch.body, Generic) for r in read_accesses(g.leaf) if r.buffer == "s"}
+    assert {in_words(one) for one in reads if isinstance(one, IndexExpr)} == {"k_first / 32"}
+    (wide,) = launches(mapped(text("group"), beside({"m": 8, "n": 4}, ahead=2), 8, 64, 4096).host)
+    reads = {r.subscripts[1] for g in of_kind(wide.body, Generic) for r in read_accesses(g.leaf) if r.buffer == "s"}
+    assert {in_words(one) for one in reads if isinstance(one, IndexExpr)} == {"k / 32"}
 
 
 def test_rows_that_are_none_are_asked_for_where_memory_is_read_at_them_alone() -> None:
