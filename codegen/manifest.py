@@ -101,6 +101,11 @@ class LaunchStep:
     overlaps: bool = False
     cooperative: bool = False
 
+    @property
+    def in_boxes(self) -> bool:
+        """Whether it touches arrays, and none but by tensor maps: where it `overlaps`, none before it has waited."""
+        return bool(self.maps) and all(kind in ("map", "size", "index") for kind, _ in self.arguments)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStep:

@@ -293,7 +293,8 @@ class _Walk:
             if extent % blocks:
                 why = f"{step.symbol} has {extent} blocks, which are no clusters of {blocks}"
                 raise fail("E0601", f"{self.manifest.name}: {why}")
-        if step.overlaps and not follows:  # what else is on the queue may have written what the step does not wait for
+        if step.overlaps and not (follows or step.in_boxes):
+            # what else is on the queue may have written what the step does not wait for
             step = replace(step, overlaps=False)
         self.launches += 1
         if self.launches > MAX_LAUNCHES:

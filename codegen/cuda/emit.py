@@ -24,7 +24,7 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.operators import Contract
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch
-from texpr.polyhedral.mapped.walks import launches
+from texpr.polyhedral.mapped.walks import launches, waits_for_queue
 from texpr.polyhedral.target import Target
 
 VERSION = "0.1.0"
@@ -69,7 +69,8 @@ def emit_cuda(planned: PlannedProgram, target: Target, *, checks: bool = False, 
     for one in facts:
         out.line()
         out.directive(f'#line {out.line_number + 1} "{own_path}"')
-        kernels[one.launch.name] = emit_kernel(one, settled, out, exact=exact)
+        before = () if waits_for_queue(one.launch) else settled  # or any of them may be written there
+        kernels[one.launch.name] = emit_kernel(one, before, out, exact=exact)
     arguments = {kernel.symbol: kernel.arguments for kernel in kernels.values()}
     maps = {kernel.symbol: kernel.maps for kernel in kernels.values()}
     return CudaText(

@@ -34,7 +34,7 @@ from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.mapped.between import GridBarrier, Init, words_bytes
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch
-from texpr.polyhedral.mapped.walks import device_buffers, launches, of_kind, overlaps
+from texpr.polyhedral.mapped.walks import device_buffers, launches, of_kind, overlaps, waits_for_queue
 
 _C_TYPES = {
     "f64": "double",
@@ -200,8 +200,10 @@ def _ways(launch: Launch) -> Iterator[str]:
     if launch.cluster != (1, 1, 1):
         yield f"in clusters of {prod(launch.cluster)} blocks, as the kernel itself says"
     if overlaps(launch):
-        yield "may begin before the one above is over: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,"
-        yield "which only a launch has that follows another one of this list"
+        before = "what is on the stream" if waits_for_queue(launch) else "the one above"
+        yield f"may begin before {before} is over: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,"
+        if not waits_for_queue(launch):
+            yield "which only a launch has that follows another one of this list"
     if any(of_kind(launch.body, GridBarrier)):
         yield "all its blocks run together: CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
 

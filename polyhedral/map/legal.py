@@ -78,8 +78,8 @@ def check_candidate(problem: Problem, candidate: Candidate) -> None:
     if candidate.launches.keys() != regions.keys():
         found, wanted = ", ".join(candidate.launches), ", ".join(regions)
         raise fail("E0401", f"the candidate has the launches {found or 'none'}; this kernel has {wanted}")
-    if not candidate.early <= {*able(problem)}:
-        found, wanted = ", ".join(sorted(candidate.early)), ", ".join(able(problem))
+    if not candidate.early <= {*(may := able(problem, candidate.launches))}:
+        found, wanted = ", ".join(sorted(candidate.early)), ", ".join(may)
         raise fail("E0401", f"`early`: {found} cannot all begin before others are over, but {wanted or 'none'}")
     for name, region in regions.items():
         check_choice(problem, region, candidate.launches[name])

@@ -83,8 +83,10 @@ class GridBarrier:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AfterLaunch:
     """A launch with this node may begin when every block of the one before has come to its `TriggerNext` or ended;
-    the node lasts until that launch is over. Without it a launch begins only then."""
+    the node lasts until that launch is over. Without it a launch begins only then. Of all that is on the `queue`, also
+    before the first launch: no array is touched before the node."""
 
+    queue: bool = False
     orders: tuple[Order, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 

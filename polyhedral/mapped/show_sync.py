@@ -58,8 +58,8 @@ def sync_text(node: Sync) -> str:
             return f"await {word_text(flag, at)}"
         case GridBarrier(counter=counter):
             return f"barrier (grid, {counter})"
-        case AfterLaunch():
-            return "after the launch before"
+        case AfterLaunch(queue=queue):
+            return "after all that is on the queue" if queue else "after the launch before"
         case TriggerNext():
             return "the next launch may begin"
         case _:

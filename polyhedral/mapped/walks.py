@@ -119,6 +119,11 @@ def overlaps(launch: Launch) -> bool:
     return any(of_kind(launch.body, AfterLaunch))
 
 
+def waits_for_queue(launch: Launch) -> bool:
+    """Whether the launch may begin before anything that is on the queue is over, and waits for all of it."""
+    return any(node.queue for node in of_kind(launch.body, AfterLaunch))
+
+
 def after_waiting(launch: Launch) -> Launch:
     """The launch without what stands at its start for the launches beside it, a wait for the one before and leave for
     the next one to begin: behind that it is like any other."""

@@ -140,6 +140,10 @@ class Points:
                 self.graph.edge(self.end(launch, block), point)
         return point
 
+    def queue(self, launch: int) -> int:
+        """Where all that was before a launch is over, also what is not of the program."""
+        return self.graph.point(("queue", launch))
+
     def comes(self, number: int, thread: int) -> int:
         return self.places[number, thread]
 

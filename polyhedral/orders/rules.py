@@ -28,7 +28,7 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Last
-from texpr.polyhedral.mapped.walks import goes_on_alone, overlaps, part_warps
+from texpr.polyhedral.mapped.walks import goes_on_alone, operator_buffers, overlaps, part_warps, waits_for_queue
 from texpr.polyhedral.orders.copy_rules import CopyRules
 from texpr.polyhedral.orders.gates import Gates
 from texpr.polyhedral.orders.points import Findings, Points
@@ -71,6 +71,8 @@ class Rules:
                 self.points.graph.edge(self.points.over(number - 1), self.points.begin(number, block))
 
     def _event(self, number: int, event: Event) -> None:
+        if isinstance(event.node, Operator) and waits_for_queue(self.points.trace.launches[event.launch]):
+            self._after_queue(event.node, number, event)
         match event.node:
             case Barrier() as node:
                 self._barrier(node, number, event)
@@ -91,10 +93,11 @@ class Rules:
             case Fence(kind=kind):
                 if kind is FenceKind.BARRIER_INIT and event.who[0]:
                     self.rings.initialised[event.launch, event.block] = self.points.comes(number, 0)
-            case AfterLaunch():
-                if event.launch:
+            case AfterLaunch() as node:
+                ended = [self.points.over(event.launch - 1)] if event.launch else []
+                for before in [*ended, *([self.points.queue(event.launch)] if node.queue else [])]:
                     for thread in self.points.threads(number):
-                        self.points.graph.edge(self.points.over(event.launch - 1), self.points.goes_on(number, thread))
+                        self.points.graph.edge(before, self.points.goes_on(number, thread))
             case TriggerNext():
                 pass
             case GridBarrier() as node:
@@ -109,6 +112,16 @@ class Rules:
                 self._reaches_out(number, event)
             case _:
                 assert_never(event.node)
+
+    def _after_queue(self, node: Operator, number: int, event: Event) -> None:
+        """What may be written before a call is not touched before all of that is over."""
+        buffers = self.points.trace.program.buffers
+        for name in sorted(operator_buffers(node)):
+            if buffers[name].memory is Memory.GLOBAL:
+                message = f"{node.id} touches {name} before the launch waits for what is on the queue"
+                for thread in self.points.threads(number):
+                    begins = self.points.comes(number, thread)
+                    self.findings.require(self.points.queue(event.launch), begins, message, node.span)
 
     def _whole_warps(self, event: Event) -> None:
         """What the lanes of a warp do as one needs all of them."""

@@ -1,6 +1,7 @@
 """Programs of several products on tensor cores: each launch but the first begins while the one before ends."""
 
 from dataclasses import replace
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -62,10 +63,10 @@ def wanted(values: dict[str, np.ndarray]) -> np.ndarray:
 @pytest.mark.parametrize(
     ("text", "size", "early"),
     [
-        (CHAIN, 1024, {"g_1"}),
+        (CHAIN, 1024, {"g_0", "g_1"}),
         (CHAIN, 4096, set()),  # one that lasts long gains nothing
-        (BETWEEN, 1024, {"g_1", "g_2"}),
-        (TURNED, 1024, {"g_2"}),  # between them a million elements are loaded
+        (BETWEEN, 1024, {"g_0", "g_1", "g_2"}),
+        (TURNED, 1024, {"g_0", "g_2"}),  # between them a million elements are loaded
     ],
 )
 def test_products_that_are_soon_over_begin_early(text: str, size: int, early: set[str]) -> None:
@@ -87,6 +88,56 @@ def test_a_launch_lets_the_next_one_begin_at_once_which_waits_where_it_brings_ti
     (parts,) = of_kind(second.body, Parts)
     brings = parts.parts[0].body[0]
     assert isinstance(brings, Guard) and brings.once and isinstance(brings.body[0], AfterLaunch)
+
+
+ONE = """kernel g(A: bf16[M, M], B: bf16[M, M], C: bf16[M, M]) {
+    par M i, M j { C[i, j] = sum M k { A[i, k] * B[j, k] } }
+}"""
+
+
+def alone(size: int, target: str = "cuda:sm_90a") -> Any:
+    tile = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=2, persistent=2)
+    how = Candidate(launches={"g_0": tile}, early=frozenset({"g_0"}))
+    return texpr.parse(ONE).only.compile(
+        target, stop_after="map" if target == "cuda:sm_90a" else None, mapping=how, M=size
+    )
+
+
+def test_the_first_launch_begins_behind_what_is_on_the_queue_and_waits_before_it_lets_others_begin() -> None:
+    program = alone(72).mapping.program
+    (parts,) = of_kind(program.host[0].body, Parts)
+    brings = parts.parts[0].body[0]
+    assert isinstance(brings, Guard) and brings.body[0] == AfterLaunch(queue=True) and brings.body[1] == TriggerNext()
+    assert not any(of_kind(chain(72).host[0].body, AfterLaunch))
+    values = given(72)
+    found = simulate(program, {name: array.copy() for name, array in values.items()}, interleaved=True)["C"]
+    a, b = (values[name].astype(np.float64) for name in "AB")
+    assert np.array_equal(found.astype(np.float64), a @ b.T)
+
+
+def test_where_threads_of_the_first_launch_read_by_themselves_none_of_it_is_early() -> None:
+    text = ONE.replace("B[j, k] }", "B[j, k] } + A[i, j]")
+    program = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map", M=1024).mapping.program
+    assert not any(of_kind(program.host[0].body, AfterLaunch | TriggerNext))
+
+
+def test_a_first_launch_that_waits_too_late_is_found() -> None:
+    program = alone(64).mapping.program
+    check_orders(program)
+    (first,) = program.host
+    spoilt = replace(program, host=(replace(first, body=map_nodes(first.body, late)),))
+    with pytest.raises(InternalError, match="touches A before the launch waits for what is on the queue"):
+        check_orders(spoilt)
+
+
+@pytest.mark.gxx
+def test_and_by_its_text_on_the_cpu_too() -> None:
+    program = alone(64, "cuda-host:sm_90a").mapping.program
+    (first,) = program.host
+    spoilt = replace(program, host=(replace(first, body=map_nodes(first.body, late)),))
+    emission = _emit(Build(program.kernel, program.target, {}), program.proved, plan(spoilt), False)
+    with pytest.raises(TExprError, match="before after_launch, and the launch before may still use it"):
+        Launcher(emission.manifest, HostBackend(HostModule(emission.source), 0))(**given(64))
 
 
 def test_where_threads_read_by_themselves_all_of_them_wait() -> None:

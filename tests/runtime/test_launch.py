@@ -357,6 +357,16 @@ def test_a_step_overlaps_only_what_the_call_has_started() -> None:
     assert [step.overlaps for step in backend.steps] == [False, True, False, True]
 
 
+def test_a_step_that_touches_arrays_in_boxes_alone_overlaps_what_was_before_the_call() -> None:
+    step = replace(BOXED.host[0], overlaps=True)  # type: ignore[type-var]  # a launch
+    backend = Recorder()
+    Launcher(replace(BOXED, host=(step, step)), backend)(np.zeros((2, 8), "f4"))
+    assert [step.overlaps for step in backend.steps] == [True, True]
+    other = replace(step, arguments=(*step.arguments, ("param", "A")))
+    Launcher(replace(BOXED, host=(other, other)), backend := Recorder())(np.zeros((2, 8), "f4"))
+    assert [step.overlaps for step in backend.steps] == [False, True]
+
+
 def test_blocks_that_are_no_clusters_are_refused() -> None:
     step = replace(STEP, grid=("N", 1, 1), cluster=(2, 1, 1), arguments=())
     Launcher(replace(PROGRAM, host=(step,)), Recorder())(7, array(4))
