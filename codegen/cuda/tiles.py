@@ -33,6 +33,7 @@ from texpr.polyhedral.mapped.atoms import (
     PRODUCT_BYTES,
     SharedOperand,
     Team,
+    lies_apart,
     load_blocks,
     mma_blocks,
     store_pairs,
@@ -242,7 +243,8 @@ def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Co
     if count <= shape[2]:
         whole = inside == own and _steps(panel, side, k) == (0, 0)
     else:
-        whole = (panel, inside) == (combine(IndexOp.DIV, own, width), combine(IndexOp.MOD, own, width))
+        first = Linear() if isinstance(panel, Gather) else linear(panel) - linear(combine(IndexOp.DIV, own, width))
+        whole = inside == combine(IndexOp.MOD, own, width) and first.coefficient(side) == first.coefficient(k) == 0
     if not whole or deep != IndexVar(name=k):
         raise _refused(node, f"{view.buffer} at other places than its panels")
     row = ix.constant(0) if slot is None else ix.mul(slot, ix.constant(shape[0] * shape[1]))
@@ -256,7 +258,10 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
         raise _refused(node, f"the instruction {node.atom.name}")
     bytes_ = columns * dtype.size_bytes
     wanted = ROW_BYTES[1:] if of_warp else ROW_BYTES if dtype.bits == 16 else ROW_BYTES[2:]
-    if _extent(node, 0) != WARP_ROWS or bytes_ not in wanted:
+    odd = dtype.bits == 16 and not of_warp and lies_apart(bytes_)
+    if odd and names.buffer(node.target.buffer).layout.xor is not None:
+        raise _refused(node, f"{node.target.buffer} under a swizzle of no rows")
+    if _extent(node, 0) != WARP_ROWS or (bytes_ not in wanted and not odd):
         raise _refused(node, f"other boxes than a warp's rows of {' or '.join(map(str, wanted))} bytes")
     row, column = (number(place).text for place in _corner(node.source, node))
     own, first = corner(replace(node.target, subscripts=_corner(node.target, node)), True)

@@ -30,6 +30,7 @@ from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
 from texpr.polyhedral.map.multiplied import paired_columns
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_GROUPS, MOST_HELD, most_groups, piped_bytes, piped_fault
+from texpr.polyhedral.map.piped_tiles import BY_TURNS, FEW, SPLIT, SPLITS, TILES, Tile, high_tiles
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
@@ -49,6 +50,9 @@ PRODUCT_BYTES = 4096  # of what is summed, that a multiprocessor multiplies in a
 L2_BYTES = 70  # that come to a multiprocessor in a cycle
 LINE_BYTES, LINES = 128, 1.75  # of the L2 cache: more of them where a row of a box begins between two
 POWER = 0.2  # that what comes takes, in its own time
+# Of high tiles the parts of a step's products, of what comes, and of what is read of shared memory: a fit to 160 to 208
+# columns of 4096³ to 8192³, which tell tiles of as many products apart by what they move (error .005).
+HIGH_POWER, SHARED_BYTES, HIGH_US = (0.4, 0.7, 0.6), 128, 1.0
 TILE_US, AREA_US, AREA = 0.8, 0.7, 1 << 15  # around the products of a tile, and the way back of so many elements
 HALVES, HALF_LINES = 1.02, 1.6  # what half a panel on the way back costs, and lines of half panels on the way in
 PAIRS = 1.06  # clusters of blocks of one warpgroup each
@@ -57,7 +61,6 @@ MEMORY_BYTES = 4_200_000  # that come in a microsecond
 CLUSTER_US = {1: 0.0, 2: 1.5, 4: 2.0}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
-SPLITS = (2, 4)
 # By warpgroups, where memory takes longest: of 16 x 4096 x 4096, 8 stages of 10 KB take 10.3 us, 12 10.8; of
 # 8 x 14336 x 4096, 6 of 18 KB 29.2, 12 31.2.
 DEEP_STAGES = {1: 8, 2: 6}
@@ -74,46 +77,11 @@ OPERATIONS = dict.fromkeys((Fn.EXPM1, Fn.LOG, Fn.LOG2, Fn.LOG1P, Fn.POW, Fn.TANH
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """Times 64 rows, columns, blocks of a cluster, and those that share what is summed of a tile; whether two
-    warpgroups `alternate`, or multiply 64 rows each."""
-
-    groups: int
-    columns: int
-    cluster: int
-    split: int = 1
-    alternate: bool = False
-
-    @property
-    def rows(self) -> int:
-        return GROUP_ROWS * self.groups
-
-
-WIDTHS = range(MOST_COLUMNS, 0, -PANEL // 2)
-TILES = tuple(Tile(groups, columns, cluster) for columns in WIDTHS for groups in (2, 1, 3) for cluster in (2, 1, 4))
-BY_TURNS = tuple(
-    Tile(2, columns, cluster, alternate=True)
-    for columns in range(3 * PANEL, 2 * PANEL - 1, -PANEL // 2)
-    for cluster in (2, 1)
-)
-SPLIT = tuple(
-    Tile(groups, columns, 1, split) for columns in (2 * PANEL, PANEL) for groups in (2, 1) for split in SPLITS
-)
-FEW = tuple(
-    Tile(groups, columns, 1, split)
-    for columns in (PANEL, PANEL // 2, PANEL // 4)
-    for groups in (1, 2)
-    for split in (1, *SPLITS)
-)
-"""Of rows as columns."""
-
-
 def rate_of(choice: Piped, sums: int) -> float:
     """How near the products of so many sums come to the best rate in tiles of a choice."""
     rows, columns = choice.tile[choice.across], choice.tile[choice.along] * sums
     needed = rows * columns * STEP_BYTES / PRODUCT_BYTES
-    return needed / _step(needed, (rows + columns / choice.cluster) * LINE_BYTES)
+    return needed / _step(needed, (rows / choice.abreast + columns / choice.cluster) * LINE_BYTES)
 
 
 def _step(needed: float, brought_bytes: float) -> float:
@@ -142,7 +110,8 @@ def pipings(problem: Problem, region: Region) -> Iterator[Piped]:
         yield usual
         yield replace(usual, stages=max(2, usual.stages - 1))
         yield replace(usual, band=2 * usual.band)
-        yield replace(usual, alternate=not usual.alternate)
+        if tile.high == 1:
+            yield replace(usual, alternate=not usual.alternate)
 
 
 def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[tuple[MatrixProduct, Tile]]:
@@ -158,6 +127,7 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
             yield product, tile
     if product.boxed and plain and len(product.row_loops) == 1:
         yield from ((product, t) for t in BY_TURNS if t.groups * t.columns * product.sums <= MOST_HELD)
+        yield from ((product, tile) for tile in high_tiles(product))
     extents = (*product.extents, *(par.extent for par in product.others))
     if not plain or not all(constant_value(extent) for extent in extents):
         return
@@ -202,7 +172,7 @@ def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_u
 
     found: list[tuple[float, Tile, int]] = []
     for tile in (tile for tile in tiles if tile.split == 1):
-        each, at_once = -(-columns // tile.columns) * others, _at_once(problem, tile)
+        each, at_once = -(-columns // (tile.columns * tile.abreast)) * others, _at_once(problem, tile)
         whole = _clusters(problem, product, tile) // at_once
         for waves in range(1, whole + 1 if whole <= MOST_WAVES else 0):
             begin = waves * at_once // each * tile.rows * tile.cluster
@@ -284,13 +254,13 @@ def _clusters(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: in
     """The clusters of tiles that there are, of so many rows (0: of all)."""
     of = _numbers(problem, product)
     rows = own_rows or of.whole_rows
-    return -(-rows // (tile.rows * tile.cluster)) * -(-of.columns // tile.columns) * of.others
+    return -(-rows // (tile.rows * tile.cluster)) * -(-of.columns // (tile.columns * tile.abreast)) * of.others
 
 
 def _at_once(problem: Problem, tile: Tile) -> int:
     """The clusters of blocks that run at a time, one block on each multiprocessor: of four not as many as there is room
     for, because they do not cross groups of multiprocessors."""
-    blocks = tile.cluster * tile.split
+    blocks = tile.ranks * tile.split
     return max(1, problem.target.multiprocessors * AT_ONCE[blocks] // AT_ONCE[1])
 
 
@@ -310,15 +280,21 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
     if tile.columns % PANEL and not product.columns.k_contiguous:
         shared *= HALF_LINES
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
-    lines = tile.rows * own + min(columns, tile.columns) * product.sums * shared / tile.cluster
-    step = _step(tile.rows * wide * STEP_BYTES / PRODUCT_BYTES, lines * STEP_BYTES)
-    step *= HALVES if tile.columns % PANEL else 1.0
-    step *= PAIRS if tile.cluster > 1 and tile.groups == 1 else 1.0
+    lines = tile.rows * own / tile.abreast + min(columns, tile.columns) * product.sums * shared / tile.cluster
+    needed = tile.rows * wide * STEP_BYTES / PRODUCT_BYTES
+    step = _step(needed, lines * STEP_BYTES)
+    if tile.high > 1:
+        read = tile.rows // GROUP_ROWS * (GROUP_ROWS + wide) * STEP_BYTES / SHARED_BYTES
+        parts = (needed, lines * STEP_BYTES / L2_BYTES, read)
+        step = sum(power * part for power, part in zip(HIGH_POWER, parts, strict=True))
+    elif tile.columns % PANEL:
+        step *= HALVES
+    step *= PAIRS if tile.ranks > 1 and tile.groups == 1 else 1.0
     if product.in_portions:
         width = paired_columns(tile.columns, product.sums)
         step *= PIECES if product.window.loops else next(cost for most, cost in PORTIONS if width > most)
     area = tile.rows * wide / AREA
-    (operations, reads), around = of.finish, TILE_US + AREA_US * area
+    (operations, reads), around = of.finish, TILE_US + AREA_US * area + (HIGH_US if tile.high > 1 else 0.0)
     steps = -(-of.steps // tile.split)
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
     products, finish = steps * step * CYCLE_US, (FINISH_US * operations + READ_US * reads) * area
@@ -329,14 +305,14 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
         taken = waves * turn + around + finish
     else:
         taken = waves * (around + finish + products)
-    found = CLUSTER_US[tile.cluster] + MEETING_US * sent + taken
+    found = CLUSTER_US[tile.ranks] + MEETING_US * sent + taken
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
     often = 0
     if columns * product.sums >= LARGER * rows:
         often = -(-rows // (tile.rows * tile.cluster))
     elif rows >= LARGER * columns:
-        often = -(-columns // tile.columns)
+        often = -(-columns // (tile.columns * tile.abreast))
     return max(found, moved / MEMORY_BYTES), found, often
 
 
@@ -364,7 +340,7 @@ def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
 def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> Piped:
     """As many blocks as there is room or work for in so many rows (0: in all), with as many stages as have room, at
     most those that the author asks for."""
-    blocks, clusters = tile.cluster * tile.split, _clusters(problem, product, tile, own_rows)
+    blocks, clusters = tile.ranks * tile.split, _clusters(problem, product, tile, own_rows)
     at_once = _at_once(problem, tile)
     between = any(_begins_between(problem, factor) for factor in (product.rows, product.columns))
     boxes = product.row_boxes(problem)
@@ -377,8 +353,10 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         alternate=tile.alternate,
         persistent=(min(at_once, clusters) if tile.split == 1 else clusters) * blocks,
         cluster=tile.cluster,
+        abreast=tile.abreast,
+        high=tile.high,
         split=tile.split,
-        band=best_band(problem, product, tile.rows * tile.cluster, tile.columns, at_once, usual),
+        band=best_band(problem, product, tile.rows * tile.cluster, tile.columns * tile.abreast, at_once, usual),
         box=dict(zip(boxes.indices, boxes.sizes, strict=True)) if boxes is not None else {},
         memory=memory_of(
             problem,

@@ -19,10 +19,14 @@ from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
 MOST_GROUPS, MOST_BOXES = 2, 4  # warpgroups that multiply, with all registers of a multiprocessor; of boxes
 THREE, THREE_COLUMNS = 3, 192  # of plain rows, and the columns whose sums these have registers for
 MOST_HELD = 384  # columns of sums of 64 rows each that a warpgroup has registers for
+MOST_ALONE = 416  # the same where no statement is around them, of two warpgroups
+
+
+HIGH = (1, 2)  # times 64 rows of a warpgroup
 MOST_COLUMNS, MOST_STAGES, MOST_BAND = 256, 16, 1 << 16
 FEW_COLUMNS = MOST_COLUMNS // 2  # that more warpgroups than two have room for
 NARROW = (16,)  # columns of tiles whose elements threads store
-CLUSTERS, SPLITS = (1, 2, 4), (1, 2, 4, 8)
+CLUSTERS, ABREAST, SPLITS = (1, 2, 4), (1, 2), (1, 2, 4, 8)
 WORD_BYTES = 16  # of a slot of a pipe
 
 
@@ -56,6 +60,20 @@ def most_groups(product: MatrixProduct, columns: int) -> int:
     return THREE if columns * product.sums <= THREE_COLUMNS and not are_loaded(product) else MOST_GROUPS
 
 
+def is_high(product: MatrixProduct) -> bool:
+    """Whether a warpgroup may have several times 64 rows of a tile, and blocks side by side share its rows."""
+    one = len(product.row_loops) == 1 and not product.window.loops and product.domain is None
+    return one and product.boxed and not (product.in_portions or are_loaded(product))
+
+
+def column_step(product: MatrixProduct) -> int:
+    """What columns of a tile are multiples of: panels of those that lie along a factor are halves of swizzles at least,
+    others end with a box on their way back."""
+    plain = is_high(product) and product.dtype.bits == 16 and product.result_dtype.bits == 16
+    along_k = all(factor.k_contiguous for factor in product.factors[1:])
+    return PANEL // 4 if plain and along_k else PANEL // 2
+
+
 def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator[str]:
     if (choice.across, choice.along) != (product.rows.index, product.columns.index):
         yield f"`across` and `along`: the rows and columns are {product.rows.index} and {product.columns.index}"
@@ -71,9 +89,13 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.box and (prod(choice.box.values()) != GROUP_ROWS or any(n & (n - 1) for n in choice.box.values())):
         yield f"`box`: powers of two, {GROUP_ROWS} rows together"
         return
-    most = MOST_GROUPS if choice.alternate else most_groups(product, columns)
-    if rows not in range(GROUP_ROWS, GROUP_ROWS * most + 1, GROUP_ROWS):
-        yield f"`tile`: multiples of {GROUP_ROWS} rows up to {most * GROUP_ROWS}"
+    if choice.high not in HIGH or (choice.high > 1 and (choice.alternate or not is_high(product))):
+        yield "`high`: 1, or 2 of rows that are one index, of which no two groups alternate"
+        return
+    most = MOST_GROUPS if choice.alternate else choice.high * most_groups(product, choice.high * columns)
+    least = GROUP_ROWS * choice.high
+    if rows not in range(least, GROUP_ROWS * most + 1, least):
+        yield f"`tile`: multiples of {least} rows up to {most * GROUP_ROWS}"
         return
     if choice.alternate and product.domain is not None:
         yield "`alternate`: of a triangle blocks pass over turns, so that no group has every second tile"
@@ -85,10 +107,15 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if choice.cluster not in CLUSTERS:
         yield "`cluster`: 1, 2 or 4 blocks"
         return
+    beside = is_high(product) and not product.epilogue.over and choice.cluster == 1
+    if choice.abreast not in ABREAST or (choice.abreast > 1 and not beside):
+        yield "`abreast`: 1, or 2 blocks of a cluster without others, where rows are one index and not added up"
+        return
     narrow = NARROW if not product.boxed and product.dtype.bits == 16 else ()
-    if columns not in (*narrow, *range(PANEL // 2, MOST_COLUMNS // product.sums + 1, PANEL // 2)):
-        yield f"`tile`: multiples of {PANEL // 2} columns up to {MOST_COLUMNS // product.sums}"
-    most = MOST_HELD // product.sums
+    each = column_step(product)
+    if columns not in (*narrow, *range(PANEL // 2, MOST_COLUMNS // product.sums + 1, each)):
+        yield f"`tile`: multiples of {each} columns up to {MOST_COLUMNS // product.sums}"
+    most = (MOST_ALONE if product.epilogue.plain and choice.high > 1 else MOST_HELD) // product.sums
     if choice.blocks * columns > most:
         yield f"`tile`: {choice.blocks * columns} columns of sums by each warpgroup, which holds {most}"
     if product.dtype.is_integer and not has_columns(product.dtype, columns):
@@ -98,11 +125,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
-    if (
-        choice.persistent < 1
-        or choice.persistent % choice.cluster
-        or choice.persistent > problem.target.multiprocessors
-    ):
+    if choice.persistent < 1 or choice.persistent % choice.ranks or choice.persistent > problem.target.multiprocessors:
         most = problem.target.multiprocessors
         yield f"`persistent`: whole clusters, at most the {most} multiprocessors of the target"
     needed = piped_bytes(product, choice)
@@ -116,7 +139,8 @@ def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
     if product.one.dtype != F32:
         yield f"`split`: blocks share sums of f32, not of {product.one.dtype}"
         return
-    if choice.split not in SPLITS or choice.cluster > 1 or choice.alternate or choice.box or product.domain:
+    alone = choice.ranks == choice.high == 1 and not (choice.alternate or choice.box or product.domain)
+    if choice.split not in SPLITS or not alone:
         yield f"`split`: {', '.join(map(str, SPLITS[1:]))} blocks of a cluster that share nothing else"
         return
     least = EIGHT if not product.boxed else PANEL // 4 if product.result_dtype.bits == 16 else PANEL // 2

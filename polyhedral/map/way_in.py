@@ -1,7 +1,7 @@
 """The way of a product's factors into a pipe: what one thread of a block starts for each step of what is summed.
 
 a from A                                          the rows of the block, each its own
-b from B, to all blocks of the cluster            of the columns each block its part
+b from B, to all blocks of the cluster            of the columns each block its part; of blocks abreast, of the rows
 
 Rows that are boxes of several indices come box by box, and all that is summed at one place of a window step by step:
 r = step / 6, s = step / 2 % 3, c = 64*(step % 2), so that what lies together in an image is brought together (an H200:
@@ -11,7 +11,7 @@ r = step / 6, s = step / 2 % 3, c = 64*(step % 2), so that what lies together in
 from collections.abc import Mapping
 
 from texpr.grammar.ast import IndexExpr, IndexOp
-from texpr.grammar.index.expr import ZERO, add, ceildiv, combine, const, constant_value, multiply
+from texpr.grammar.index.expr import ONE, ZERO, add, ceildiv, combine, const, constant_value, multiply, subtract
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.polyhedral.map.draft import Draft
@@ -24,7 +24,7 @@ from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.mapped.places import Scope
-from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.mapped.tree import Define, Node
 from texpr.polyhedral.mapped.views import Box
 from texpr.polyhedral.program import Hazard
 
@@ -43,9 +43,10 @@ class Turn:
 
 class WayIn:
     """The copies of a step into the tiles `a` and `b`, of these `rows` and so many `columns`, in a cluster of so many
-    `ranks`, and the orders that a ring of so many `stages` keeps of them, from the step `begin` on; `of_tile` and
-    `of_step` define where the rows of a tile are, and the place of a step in a window. What reads the rows, where they
-    are `loaded` into registers; else products do."""
+    `ranks`, which share the columns, or the rows where they are `abreast`, and the orders that a ring of so many
+    `stages` keeps of them, from the step `begin` on; every second turn of tiles goes `back` from the last one.
+    `of_tile` and `of_step` define where the rows of a tile are, and the place of a step in a window. What reads the
+    rows, where they are `loaded` into registers; else products do."""
 
     def __init__(
         self,
@@ -58,12 +59,15 @@ class WayIn:
         rows: TileRows,
         columns: int,
         ranks: int,
+        abreast: bool,
         stages: int,
         begin: IndexExpr,
         turn: Turn | None = None,
         loaded: str | None = None,
+        back: bool = False,
     ) -> None:
-        self.draft, self.product, self.at, self.ranks = draft, product, at, ranks
+        self.draft, self.product, self.at = draft, product, at
+        self.row_ranks, self.ranks = (ranks, 1) if abreast else (1, ranks)
         itself = {factor.id: (factor.id,) for factor in product.factors[1:]}
         self.turn = turn = turn or Turn(k=at.k, steps=1, read_by=itself, freed_by=itself, apart=stages)
         self.loaded = loaded
@@ -72,6 +76,11 @@ class WayIn:
         self.orders: list[Order] = []
         self.of_step: tuple[Node, ...] = ()
         self.deep = step = add(begin, multiply(const(turn.steps), var(turn.k)))
+        if back:
+            last = subtract(subtract(product.steps, ONE), multiply(const(2), step))
+            taken = add(step, multiply(combine(IndexOp.MOD, var(at.turn), const(2)), last))
+            name = draft.names.fresh(f"{product.summed}_taken")
+            self.of_step, self.deep = (Define(index=name, digits=(), offset=taken),), var(name)
         if product.window.loops:
             each = constant_value(ceildiv(product.extents[2], product.depth))
             count = const(each or product.places)
@@ -79,21 +88,17 @@ class WayIn:
             place, self.deep = (high, low) if each else (low, high)
             self.of_step = defined(product.window, place)
         self.of_tile, own = self._own(a)
-        shared = (c for f, tile in zip(self.factors, b, strict=True) for c in self._shared(f, tile))
+        tiles = zip(self.factors, b, strict=True)
+        first = var(at.column)
+        shared = (c for f, tile in tiles for c in self._parts(f, tile, first, columns, panel_of(columns), self.ranks))
         self.copies = (*own, *shared)
 
     def _own(self, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:
-        """The factor of the rows: each block its own; and what defines where they are."""
-        factor, first, rows = self.product.rows, var(self.at.row), GROUP_ROWS * self.rows.groups
+        """The factor of the rows; and what defines where they are."""
+        factor, rows = self.product.rows, GROUP_ROWS * self.rows.groups
         if self.rows.boxes is not None:
             return self._boxes(factor, tile)
-        if factor.k_contiguous:
-            return (), (self._copy(factor, tile, first, rows, (), own=True),)
-        wide = row_panel(factor)
-        return (), tuple(
-            self._copy(factor, tile, add(first, const(wide * p)), wide, (const(p),), own=True)
-            for p in range(rows // wide)
-        )
+        return (), self._parts(factor, tile, var(self.at.row), rows, row_panel(factor), self.row_ranks)
 
     def _boxes(self, factor: MatrixFactor, tile: str) -> tuple[tuple[Node, ...], tuple[Copy, ...]]:
         """The rows, a box for each 64 of them."""
@@ -108,22 +113,23 @@ class WayIn:
             copies.append(self._made(factor, tile, over_all, place, found, var(self.at.y), own=True))
         return tuple(nodes), tuple(copies)
 
-    def _shared(self, factor: MatrixFactor, tile: str) -> tuple[Copy, ...]:
-        """A factor of the columns: of a cluster each block its part, for all of them. Panels that blocks do not share
-        out evenly each of them brings a part of k of."""
-        first, rank, own = var(self.at.column), var(self.at.rank) if self.ranks > 1 else ZERO, self.ranks == 1
+    def _parts(
+        self, factor: MatrixFactor, tile: str, first: IndexExpr, count: int, width: int, ranks: int
+    ) -> tuple[Copy, ...]:
+        """`count` of a factor's side, which so many blocks of a cluster share: each its part, for all of them. Panels
+        that blocks do not share out evenly each of them brings a part of k of."""
+        rank, own = var(self.at.rank) if ranks > 1 else ZERO, ranks == 1
         if factor.k_contiguous:
-            each = self.columns // self.ranks
+            each = count // ranks
             begin = multiply(const(each), rank)
             return (self._copy(factor, tile, add(first, begin), each, (), begin, own=own),)
-        width = panel_of(self.columns)
-        panels = self.columns // width
-        if panels % self.ranks == 0:
-            mine = [add(multiply(const(panels // self.ranks), rank), const(p)) for p in range(panels // self.ranks)]
+        panels = count // width
+        if panels % ranks == 0:
+            mine = [add(multiply(const(panels // ranks), rank), const(p)) for p in range(panels // ranks)]
             deep, begin = self.product.depth, ZERO
         else:
             mine = [const(p) for p in range(panels)]
-            deep = self.product.depth // self.ranks
+            deep = self.product.depth // ranks
             begin = multiply(const(deep), rank)
         return tuple(
             self._copy(factor, tile, add(first, multiply(const(width), p)), width, (p,), begin, own=own, depth=deep)

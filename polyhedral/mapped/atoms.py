@@ -23,7 +23,7 @@ from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import const
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, U8, DType
-from texpr.polyhedral.layout.make import CHUNK_BYTES, fragment, repeated, row_major, swizzled, transposed
+from texpr.polyhedral.layout.make import CHUNK_BYTES, SWIZZLES, fragment, repeated, row_major, swizzled, transposed
 from texpr.polyhedral.layout.value import Layout, Term, Unit
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.monoids import Monoid
@@ -233,6 +233,12 @@ def store_pairs(dtype: DType) -> Atom:
 def store_rows(dtype: DType) -> Atom:
     """The way of a warp's sums to shared memory, rounded to a type."""
     return store_matrices(dtype, WARP_MATRICES) if dtype.bits == 16 else store_pairs(dtype)
+
+
+def lies_apart(row_bytes: int) -> bool:
+    """Whether of eight rows of so many bytes, one after another and under no swizzle, no more than two begin in the
+    same banks."""
+    return row_bytes not in SWIZZLES and row_bytes % (4 * CHUNK_BYTES) != 0
 
 
 def _matrices(dtype: DType, count: int, transposed: bool) -> tuple[Operand, Operand]:

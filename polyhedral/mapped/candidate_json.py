@@ -341,6 +341,8 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "together": _number,
     "cluster": _number,
     "split": _number,
+    "abreast": _number,
+    "high": _number,
     "begin": _count,
     "rest": _or_none(_rest),
     "resident": _count,

@@ -144,7 +144,7 @@ REFUSED: tuple[tuple[Piped, str], ...] = (
     (replace(SHARED, persistent=4), "`split`: a cluster for each tile, of which the sizes say how many there are"),
     (replace(SHARED, split=4, persistent=4), "`split`: each block has 64 products of a sum at least"),
     (replace(TURNED, tile={"j": 64, "i": 8}), "`tile`: multiples of 32 columns up to 256"),
-    (replace(SHARED, tile={"i": 64, "j": 16}), "`tile`: multiples of 32 columns up to 256"),
+    (replace(SHARED, tile={"i": 64, "j": 16}), "`tile`: multiples of 16 columns up to 256"),
 )
 
 

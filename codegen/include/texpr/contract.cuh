@@ -73,12 +73,14 @@ TX_FN void contract(RowBlocks<kRows, kColumns, SumOf<T>>& c, const MatrixTile<T,
 }
 
 // By a warp: its 16 rows of c, kColumns of them from `column` on, rounded, as rows of the tile whose first element is
-// `first`, under a swizzle of its rows, which have kColumns elements.
+// `first`, which have kColumns elements: under a swizzle of its rows, or as they are where no more than two of eight
+// begin in the same banks.
 template <class T, int kColumns, int kWidth>
 TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kWidth>& c, int column,
                       Here here = Here::now()) {
   constexpr int kBytes = kColumns * static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
-  static_assert((kBytes == 32 || kBytes == 64 || kBytes == 128) && sizeof(T) == 2, "rows of 32, 64 or 128 bytes");
+  constexpr bool kSwizzled = kBytes == 32 || kBytes == 64 || kBytes == 128;
+  static_assert((kSwizzled || kBytes % 64 != 0) && sizeof(T) == 2, "rows of 32, 64, 128 or no multiple of 64 bytes");
   const int row = lane() % 16;
   TX_UNROLL
   for (int j = 0; j < kColumns / 16; ++j) {
@@ -88,8 +90,17 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
       const int at = (column / 8 + 2 * j) * 4 + i;
       pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
     }
-    const int chunk = (2 * j + lane() / 16) ^ row * kBytes / 128 % (kBytes / 16);
+    const int mixed = kSwizzled ? row * kBytes / 128 % (kBytes / 16) : 0, chunk = (2 * j + lane() / 16) ^ mixed;
     store_matrices(tile, first + row * kColumns + chunk * kChunk, pairs, here);
+  }
+  if constexpr (kColumns % 16 != 0) {
+    Fragment<T, 4> pairs;
+    TX_UNROLL
+    for (int i = 0; i < 4; i += 2) {
+      const int at = (column / 8 + kColumns / 8 - 1) * 4 + i;
+      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
+    }
+    store_matrices(tile, first + row * kColumns + kColumns - 8, pairs, here);
   }
 }
 
