@@ -28,9 +28,14 @@ TX_FN void contract(Accumulator<64, kColumns, SumOf<T>>& c, const MatrixTile<T, 
                     int column_b, bool accumulate, Here here = Here::now()) {
   constexpr int kEach = 32 / static_cast<int>(sizeof(T));
   static_assert(kDepth % kEach == 0, "products are 32 bytes deep");
-  TX_UNROLL
-  for (int k = 0; k < kDepth; k += kEach) {
-    wgmma(c, behind(a, row_a, column_a, k), behind(b, row_b, column_b, k), k > 0 || accumulate, here);
+  const auto of_a = [&](int k) { return behind(a, row_a, column_a, k); };
+  const auto of_b = [&](int k) { return behind(b, row_b, column_b, k); };
+  if constexpr (sizeof(T) == 2 && kDepth == 4 * kEach) {
+    wgmma(c, {of_a(0), of_a(kEach), of_a(2 * kEach), of_a(3 * kEach)},
+          {of_b(0), of_b(kEach), of_b(2 * kEach), of_b(3 * kEach)}, accumulate, here);
+  } else {
+    TX_UNROLL
+    for (int k = 0; k < kDepth; k += kEach) wgmma(c, of_a(k), of_b(k), k > 0 || accumulate, here);
   }
 }
 

@@ -115,6 +115,19 @@ struct Wgmma;
                : TX_D_##r("+f")                                                                                      \
                : "l"(a), "l"(b), "r"(accumulate), "n"(kTransposedA), "n"(kTransposedB)                               \
                : "memory")
+// Four in a row are one statement, which takes compilers less than four with all of these registers.
+#define TX_WGMMA_NEXT(type, n, r, a, b, p, ta, tb)                                                             \
+  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" TX_C_##r "}, %" #a ", %" #b ", " p ", 1, 1, %" \
+  #ta ", %" #tb ";\n"
+#define TX_WGMMA_FOUR(type, n, r, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10)                                 \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p8 ", 0;\n" TX_WGMMA_NEXT(type, n, r, p0, p1, "p", p9, p10) \
+                   TX_WGMMA_NEXT(type, n, r, p2, p3, "1", p9, p10)                                             \
+                       TX_WGMMA_NEXT(type, n, r, p4, p5, "1", p9, p10)                                         \
+                           TX_WGMMA_NEXT(type, n, r, p6, p7, "1", p9, p10) "}"                                 \
+               : TX_D_##r("+f")                                                                                \
+               : "l"(a[0].bits), "l"(b[0].bits), "l"(a[1].bits), "l"(b[1].bits), "l"(a[2].bits), "l"(b[2].bits), \
+                 "l"(a[3].bits), "l"(b[3].bits), "r"(accumulate), "n"(kTransposedA), "n"(kTransposedB)         \
+               : "memory")
 #define TX_WGMMA_REGISTERS(type, n, r, p0, p1, p2, p3, p4, p5, p6)                                                   \
   asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #p5 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type \
                "." type " {" TX_C_##r "}, {%" #p0 ", %" #p1 ", %" #p2 ", %" #p3 "}, %" #p4 ", p, 1, 1, %" #p6 ";\n}" \
@@ -133,7 +146,7 @@ struct Wgmma;
                : TX_D_##r(held)                                                                           \
                : "l"(a), "l"(b), "r"(accumulate)                                                          \
                : "memory")
-#define TX_WGMMA(n, r, p0, p1, p2, p3, p4, p5, p6)                                       \
+#define TX_WGMMA(n, r, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10)                      \
   template <>                                                                            \
   struct Wgmma<n> {                                                                      \
     template <class T, class U, int kTransposedA, int kTransposedB, class C>             \
@@ -158,6 +171,14 @@ struct Wgmma;
         TX_WGMMA_ALONG_K("k32.f32.e5m2.e5m2", "+f", ", 1, 1", n, r, p0, p1, p2);         \
       }                                                                                  \
     }                                                                                    \
+    template <class T, int kTransposedA, int kTransposedB, class A, class B>             \
+    static TX_FN void four(f32 (&d)[r], const A (&a)[4], const B (&b)[4], int accumulate) { \
+      if constexpr (same<T, bf16>) {                                                     \
+        TX_WGMMA_FOUR("bf16", n, r, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10);        \
+      } else {                                                                           \
+        TX_WGMMA_FOUR("f16", n, r, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9, p10);         \
+      }                                                                                  \
+    }                                                                                    \
     template <class T, int kTransposedB, class Word>                                     \
     static TX_FN void registers(f32 (&d)[r], const Word (&a)[4], u64 b, int accumulate) { \
       if constexpr (same<T, f32>) {                                                      \
@@ -170,103 +191,105 @@ struct Wgmma;
     }                                                                                    \
   };
 #if TX_COLUMNS(8)
-TX_WGMMA(8, 4, 4, 5, 6, 7, 8, 9, 10)
+TX_WGMMA(8, 4, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)
 #endif
 #if TX_COLUMNS(16)
-TX_WGMMA(16, 8, 8, 9, 10, 11, 12, 13, 14)
+TX_WGMMA(16, 8, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18)
 #endif
 #if TX_COLUMNS(24)
-TX_WGMMA(24, 12, 12, 13, 14, 15, 16, 17, 18)
+TX_WGMMA(24, 12, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22)
 #endif
 #if TX_COLUMNS(32)
-TX_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22)
+TX_WGMMA(32, 16, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
 #endif
 #if TX_COLUMNS(40)
-TX_WGMMA(40, 20, 20, 21, 22, 23, 24, 25, 26)
+TX_WGMMA(40, 20, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30)
 #endif
 #if TX_COLUMNS(48)
-TX_WGMMA(48, 24, 24, 25, 26, 27, 28, 29, 30)
+TX_WGMMA(48, 24, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34)
 #endif
 #if TX_COLUMNS(56)
-TX_WGMMA(56, 28, 28, 29, 30, 31, 32, 33, 34)
+TX_WGMMA(56, 28, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38)
 #endif
 #if TX_COLUMNS(64)
-TX_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38)
+TX_WGMMA(64, 32, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42)
 #endif
 #if TX_COLUMNS(72)
-TX_WGMMA(72, 36, 36, 37, 38, 39, 40, 41, 42)
+TX_WGMMA(72, 36, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46)
 #endif
 #if TX_COLUMNS(80)
-TX_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46)
+TX_WGMMA(80, 40, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50)
 #endif
 #if TX_COLUMNS(88)
-TX_WGMMA(88, 44, 44, 45, 46, 47, 48, 49, 50)
+TX_WGMMA(88, 44, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54)
 #endif
 #if TX_COLUMNS(96)
-TX_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54)
+TX_WGMMA(96, 48, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58)
 #endif
 #if TX_COLUMNS(104)
-TX_WGMMA(104, 52, 52, 53, 54, 55, 56, 57, 58)
+TX_WGMMA(104, 52, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62)
 #endif
 #if TX_COLUMNS(112)
-TX_WGMMA(112, 56, 56, 57, 58, 59, 60, 61, 62)
+TX_WGMMA(112, 56, 56, 57, 58, 59, 60, 61, 62, 63, 64, 65, 66)
 #endif
 #if TX_COLUMNS(120)
-TX_WGMMA(120, 60, 60, 61, 62, 63, 64, 65, 66)
+TX_WGMMA(120, 60, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69, 70)
 #endif
 #if TX_COLUMNS(128)
-TX_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70)
+TX_WGMMA(128, 64, 64, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74)
 #endif
 #if TX_COLUMNS(136)
-TX_WGMMA(136, 68, 68, 69, 70, 71, 72, 73, 74)
+TX_WGMMA(136, 68, 68, 69, 70, 71, 72, 73, 74, 75, 76, 77, 78)
 #endif
 #if TX_COLUMNS(144)
-TX_WGMMA(144, 72, 72, 73, 74, 75, 76, 77, 78)
+TX_WGMMA(144, 72, 72, 73, 74, 75, 76, 77, 78, 79, 80, 81, 82)
 #endif
 #if TX_COLUMNS(152)
-TX_WGMMA(152, 76, 76, 77, 78, 79, 80, 81, 82)
+TX_WGMMA(152, 76, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86)
 #endif
 #if TX_COLUMNS(160)
-TX_WGMMA(160, 80, 80, 81, 82, 83, 84, 85, 86)
+TX_WGMMA(160, 80, 80, 81, 82, 83, 84, 85, 86, 87, 88, 89, 90)
 #endif
 #if TX_COLUMNS(168)
-TX_WGMMA(168, 84, 84, 85, 86, 87, 88, 89, 90)
+TX_WGMMA(168, 84, 84, 85, 86, 87, 88, 89, 90, 91, 92, 93, 94)
 #endif
 #if TX_COLUMNS(176)
-TX_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94)
+TX_WGMMA(176, 88, 88, 89, 90, 91, 92, 93, 94, 95, 96, 97, 98)
 #endif
 #if TX_COLUMNS(184)
-TX_WGMMA(184, 92, 92, 93, 94, 95, 96, 97, 98)
+TX_WGMMA(184, 92, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101, 102)
 #endif
 #if TX_COLUMNS(192)
-TX_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102)
+TX_WGMMA(192, 96, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 106)
 #endif
 #if TX_COLUMNS(200)
-TX_WGMMA(200, 100, 100, 101, 102, 103, 104, 105, 106)
+TX_WGMMA(200, 100, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110)
 #endif
 #if TX_COLUMNS(208)
-TX_WGMMA(208, 104, 104, 105, 106, 107, 108, 109, 110)
+TX_WGMMA(208, 104, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113, 114)
 #endif
 #if TX_COLUMNS(216)
-TX_WGMMA(216, 108, 108, 109, 110, 111, 112, 113, 114)
+TX_WGMMA(216, 108, 108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118)
 #endif
 #if TX_COLUMNS(224)
-TX_WGMMA(224, 112, 112, 113, 114, 115, 116, 117, 118)
+TX_WGMMA(224, 112, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 122)
 #endif
 #if TX_COLUMNS(232)
-TX_WGMMA(232, 116, 116, 117, 118, 119, 120, 121, 122)
+TX_WGMMA(232, 116, 116, 117, 118, 119, 120, 121, 122, 123, 124, 125, 126)
 #endif
 #if TX_COLUMNS(240)
-TX_WGMMA(240, 120, 120, 121, 122, 123, 124, 125, 126)
+TX_WGMMA(240, 120, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 130)
 #endif
 #if TX_COLUMNS(248)
-TX_WGMMA(248, 124, 124, 125, 126, 127, 128, 129, 130)
+TX_WGMMA(248, 124, 124, 125, 126, 127, 128, 129, 130, 131, 132, 133, 134)
 #endif
 #if TX_COLUMNS(256)
-TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134)
+TX_WGMMA(256, 128, 128, 129, 130, 131, 132, 133, 134, 135, 136, 137, 138)
 #endif
 #undef TX_WGMMA
 #undef TX_WGMMA_SHARED
+#undef TX_WGMMA_NEXT
+#undef TX_WGMMA_FOUR
 #undef TX_WGMMA_REGISTERS
 #undef TX_WGMMA_REGISTERS_ALONG_K
 #undef TX_WGMMA_ALONG_K
@@ -281,6 +304,16 @@ TX_FN void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kMa
   if constexpr (kHas) {
     Wgmma<kColumns>::template shared<T, U, kMajorA == Major::kOuter, kMajorB == Major::kOuter>(c.word, a.bits, b.bits,
                                                                                                accumulate);
+  }
+}
+// Four of them in a row, each with what is behind the one before.
+template <int kColumns, class T, Major kMajorA, Major kMajorB, bool kHas = kHasWgmma>
+TX_FN void wgmma(Accumulator<64, kColumns>& c, const MatrixDescriptor<T, kMajorA> (&a)[4],
+                 const MatrixDescriptor<T, kMajorB> (&b)[4], bool accumulate, Here = Here::now()) {
+  static_assert(sizeof(T) == 2, "wgmma: four in a row are of 16 bits");
+  static_assert(kHas, "wgmma: only sm_90a has it; use mma");
+  if constexpr (kHas) {
+    Wgmma<kColumns>::template four<T, kMajorA == Major::kOuter, kMajorB == Major::kOuter>(c.word, a, b, accumulate);
   }
 }
 // The same with a, an OperandA, in registers, which stay as they are until the product is waited for.

@@ -176,6 +176,11 @@ inline void wgmma(Accumulator<64, kColumns, SumOf<T>>& c, MatrixDescriptor<T, kM
   host::begin_product<kColumns, T, U>(c, none, {a.bits, kMajorA == Major::kOuter}, {b.bits, kMajorB == Major::kOuter},
                                       accumulate, here);
 }
+template <int kColumns, class T, Major kMajorA, Major kMajorB>
+inline void wgmma(Accumulator<64, kColumns>& c, const MatrixDescriptor<T, kMajorA> (&a)[4],
+                  const MatrixDescriptor<T, kMajorB> (&b)[4], bool accumulate, Here here = Here::now()) {
+  for (int k = 0; k < 4; ++k) wgmma(c, a[k], b[k], k > 0 || accumulate, here);
+}
 template <int kColumns, class T, Major kMajorB>
 inline void wgmma(Accumulator<64, kColumns>& c, const Fragment<T, in_registers<T>>& a, MatrixDescriptor<T, kMajorB> b,
                   bool accumulate = true, Here here = Here::now()) {
