@@ -11,6 +11,7 @@ rows asks a quarter for it. On an H200 the product above runs at .77 of a read i
 Of few rows times many a thread has sums of both, so that a weight is converted and scaled once for eight of them, and
 no launch before makes an array of the scaled ones. On an H200 with cold caches, W of i8 (which a sum that only reads
 takes 6.1 us for): 2 rows 8.6 us, 4 rows 10.1, 8 rows 15, where an array took 85; 16 rows, as two times 8, 25 and 87.
+Scaled by group one row takes 8.4 us (23 in a block for each n, which read a scale for each weight), 8 rows 16.9.
 
     par 8 m, 4096 n { Y[m, n] = sum 4096 k { X[m, k] * bf16(f32(W[k, n]) * s[k / 32, n]) } }      8 rows m and 4 rows n
 
@@ -45,7 +46,7 @@ ROWS = 4  # of a thread
 THREADS, RESIDENT = 256, 4  # of a block, and of a multiprocessor: 64 registers for a thread
 FEW_BESIDE, MANY_BESIDE = 8, 4  # rows of a thread, of a product
 MOST_FEW = 16  # rows of a product that are few
-TEAM_WARPS = 4  # of a block, for a product
+TEAM_WARPS, WIDE_WORDS = 4, 4  # of a block, for a product; half of them for runs of at most so many elements
 FOR_RUNS, FOR_SUM = 64, 2  # registers of a thread, and those for each sum and its share of the runs
 ACROSS_THREADS = 512  # of a block with rows that lie across what is added
 LEAST_ACROSS, WIDEST_ACROSS = 4, 8  # neighbours that such a thread has of each of its few rows
@@ -85,15 +86,16 @@ def products_beside(problem: Problem, nest: Nest, sizes: Sequence[int], found: W
     (one,) = found.reductions
     sides, over = _sides(problem, one, nest), one.over
     width = along(problem, one.reading, over.index, (*nest.indices, *one.indices)).greatest
+    warps = TEAM_WARPS if width > WIDE_WORDS else TEAM_WARPS // 2
     threads = power_of_two_below(
-        min(TEAM_WARPS * problem.target.warp_size, problem.representative(over.extent, {}) // width)
+        min(warps * problem.target.warp_size, problem.representative(over.extent, {}) // width)
     )
     if sides is None or width == 1 or threads < problem.target.warp_size:
         return None
-    extents = dict(zip(nest.indices, sizes, strict=True))
+    extents = {"": 1, **dict(zip(nest.indices, sizes, strict=True))}
     few, many = sorted(sides, key=lambda index: extents[index])
     busy = prod(sizes) >= MANY_BESIDE * extents[few] * problem.target.multiprocessors
-    if not 2 <= extents[few] <= MOST_FEW or not busy:
+    if not (2 <= extents[few] <= MOST_FEW or not few) or not busy:
         return None
     rows = {few: -(-extents[few] // -(-extents[few] // FEW_BESIDE)), many: MANY_BESIDE}
     made = replace(
@@ -189,7 +191,7 @@ def _sides_across(problem: Problem, one: Reduction, extents: Mapping[str, int]) 
 
 def _sides(problem: Problem, one: Reduction, nest: Nest) -> tuple[str, str] | None:
     """The two innermost indices of a nest of which each read along a reduction has one, as runs along it, or as what
-    groups of its iterations have in common."""
+    groups of its iterations have in common. Of one row, the first of which is none, there is such a group."""
     reads = [(a.buffer, a.subscripts) for a in problem.accesses(one.body, {}) if not a.update]
     moving = [read for read in reads if one.over.index in subscript_names(read[1])]
     if any(isinstance(subscript, Gather) for _, subscripts in moving for subscript in subscripts):
@@ -202,4 +204,9 @@ def _sides(problem: Problem, one: Reduction, nest: Nest) -> tuple[str, str] | No
         runs = {own for own, step in zip(has, steps, strict=True) if step == 1}
         if {*has} == runs == {(True, False), (False, True)}:
             return pair
+    for many in reversed(nest.indices):
+        has_it = [many in subscript_names(subscripts) for _, subscripts in moving]
+        runs_of_it = {own for own, step in zip(has_it, steps, strict=True) if step == 1}
+        if runs_of_it == {True, False} and any(quotients_of(subscripts, one.over.index) for _, subscripts in moving):
+            return "", many
     return None

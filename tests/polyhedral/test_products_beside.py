@@ -131,6 +131,13 @@ def test_few_rows_take_weights_as_they_lie_in_memory(scale: str, m: int) -> None
     assert isinstance(choice, Parted) and choice.patch == {"m": rows, "n": 4} and not candidate.moves
 
 
+def test_one_row_of_weights_that_have_a_scale_in_common_is_such() -> None:
+    (choice,) = chosen(text("group"), 1).launches.values()
+    assert isinstance(choice, Parted) and choice.patch == {"n": 4}
+    (alone,) = chosen(text("column"), 1).launches.values()
+    assert not isinstance(alone, Parted) or not alone.patch
+
+
 def test_others_have_their_factors_made_before() -> None:
     many, short = chosen(text(), 64), chosen(text(), 8, 128, 128)
     assert any(isinstance(choice, Contracted) for choice in many.launches.values())
