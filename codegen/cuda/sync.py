@@ -13,6 +13,7 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.copies import is_cut
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.frame import Frame
+from texpr.codegen.cuda.groups import Groups
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment
 from texpr.codegen.cuda.stand import Stand
@@ -138,11 +139,16 @@ class Syncs:
 
     def last(self, node: Last, stand: Stand, scope: ix.IndexScope) -> str:
         """The condition under which a block is the last one; its threads meet before it and in it."""
-        self._meet(node, stand)
-        number = self._number()
+        if stand.part:
+            own, threads = self.named[(), _gate(node)], stand.warps * stand.warp_size
+            self.out.line(f"tx::sync_part<{own}>({threads});")
+            meet = f"tx::sync_any_part<{own}>({threads}"
+        else:
+            self._meet(node, stand)
+            meet = f"tx::sync_any({self._number()}"
         count = self.out.use(ix.term(node.n, scope).as_int())
         word = self._word(node.counter, node.at, scope)
-        return f"tx::sync_any({number}, {stand.elected} && tx::last({word}, {count}))"
+        return f"{meet}, {stand.elected} && tx::last({word}, {count}))"
 
     # ---- pipes ----
 
@@ -289,33 +295,6 @@ class Syncs:
         return fail("E0502", f"{what} is not emitted for CUDA", self.launch.span)
 
 
-class Groups:
-    """The sums of products in groups, in the order of the text: which of them are on their way."""
-
-    def __init__(self, made: Sequence[str]) -> None:
-        self.made = made
-        self.open, self.settled = list[str](), set[str]()
-        self.closed = list[list[str]]()
-
-    def start(self, sums: str) -> None:
-        self.open.append(sums)
-        self.settled.discard(sums)
-
-    def close(self) -> None:
-        self.closed.append(self.open)
-        self.open = []
-
-    def over(self, behind: int) -> list[str]:
-        """What is over when all groups but so many are, and nobody has been told yet."""
-        kept = self.closed[-behind:] if behind else []
-        done = (name for group in self.closed[:-behind] for name in group) if behind else self.made
-        self.closed = kept
-        late = {name for group in kept for name in group}
-        found = [name for name in dict.fromkeys(done) if name not in late | self.settled]
-        self.settled.update(found)
-        return found
-
-
 def _group_wait(node: WaitGroup) -> str:
     match node.kind:
         case GroupKind.CP_ASYNC:
@@ -334,17 +313,26 @@ def _end(ends: Sequence[End], stand: Stand) -> End:
 
 
 def _named(facts: LaunchFacts) -> dict[tuple[tuple[str, ...], str], int]:
-    """The numbers of barriers of some parts, and of those with names, from 1 on in text order."""
+    """The numbers of barriers of some parts, of those with names, and of the last blocks' parts, from 1 on in text
+    order."""
     found: dict[tuple[tuple[str, ...], str], int] = {}
     for spot in facts.places:
-        if isinstance(spot.node, Barrier) and spot.node.scope is Scope.BLOCK:
-            inside = any(isinstance(around, Parts) for around in spot.around)
-            if spot.node.parts or spot.node.name or spot.node.action is not Action.BOTH or inside:
-                found.setdefault((spot.node.parts, spot.node.name), len(found) + 1)
+        inside = any(isinstance(around, Parts) for around in spot.around)
+        if isinstance(spot.node, Last) and inside:
+            found.setdefault(((), _gate(spot.node)), len(found) + 1)
+        if not isinstance(spot.node, Barrier) or spot.node.scope is not Scope.BLOCK:
+            continue
+        if spot.node.parts or spot.node.name or spot.node.action is not Action.BOTH or inside:
+            found.setdefault((spot.node.parts, spot.node.name), len(found) + 1)
     if len(found) > NAMED_BARRIERS:
         what = f"{len(found)} barriers of parts of a block, which has {NAMED_BARRIERS},"
         raise fail("E0502", f"{what} are not emitted for CUDA", facts.launch.span)
     return found
+
+
+def _gate(node: Last) -> str:
+    """The name of the barrier at which a part of a block meets around it."""
+    return f"last at {node.counter}"
 
 
 def _reads_own_results(facts: LaunchFacts) -> bool:
@@ -365,6 +353,8 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
         match node:
             case Turn() | Publish() | Await() | GridBarrier() | Last():
                 yield "texpr/flags.cuh"
+                if isinstance(node, Last):
+                    yield barriers
             case LookBack():
                 yield "texpr/look_back.cuh"
             case AfterLaunch() | TriggerNext():

@@ -6,6 +6,7 @@
     bf16 2304 x 2304 x 2304     a wave of tiles of 128 x 192, and behind it the rows from 1408 on in tiles of 128 x 128
     bf16 1024 x 1024 x 1024     tiles of 64 x 128, 8 stages
     bf16 128 x 4096 x 4096      tiles of 128 x 64, two blocks for each, which share what is summed
+    bf16 768 x 768 x 16384      tiles of 128 x 128, three blocks for each, which share its steps by memory
     bf16 16 x 4096 x 4096       tiles of 64 of the 4096 by all 16, two blocks for each: memory takes longest
     bf16 8192 x 8192 x 1024     tiles of 128 x 192, of which each of two warpgroups makes every second one
 
@@ -30,7 +31,7 @@ from texpr.grammar.walk import walk
 from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
 from texpr.polyhedral.map.multiplied import paired_columns
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_GROUPS, MOST_HELD, most_groups, piped_bytes, piped_fault
-from texpr.polyhedral.map.piped_tiles import BY_TURNS, FEW, SPLIT, SPLITS, TILES, Tile, high_tiles
+from texpr.polyhedral.map.piped_tiles import BY_TURNS, FEW, SPLIT, SPLITS, STREAMED, TILES, Tile, high_tiles
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
@@ -60,6 +61,9 @@ LARGER = 2  # times as large as the other factor: the one that is to be brought 
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
 CLUSTER_US = {1: 0.0, 2: 1.5, 4: 2.0}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
+LONG_STEPS, LONG_STEP = 100, 350  # of one warpgroup: from so many on, each takes so many cycles at least
+L2_CACHE, BEYOND = 50 << 20, 1.35  # its bytes, and more of lines where factors that blocks share by memory are larger
+SHARED_US, PART_US = 4.2, 1.55  # sums by memory, from the last block's products to its adds, and those of AREA of each
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
 # By warpgroups, where memory takes longest: of 16 x 4096 x 4096, 8 stages of 10 KB take 10.3 us, 12 10.8; of
 # 8 x 14336 x 4096, 6 of 18 KB 29.2, 12 31.2.
@@ -96,7 +100,7 @@ def choose_piped(problem: Problem, region: Region) -> Piped | None:
     if product is None or not is_large(problem, product):
         return None
     every = [(_time_us(problem, *pair), pair) for pair in _tiles(problem, region, product)]
-    found, (own, best) = min(every, key=lambda one: one[0])
+    found, (own, best) = min(every, key=lambda one: (one[0][0] * (LEAST_GAIN if one[1][1].streamed else 1), one[0]))
     return _with_rest(problem, region, product, found[0]) or _choice(problem, region, own, best)
 
 
@@ -133,7 +137,10 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
         return
     few = product.sizes(problem)[0] < LEAST_SIDE
     turned = matrix_product(problem, region, product.columns.index) if few else None
-    for own, tiles in ((product, SPLIT), *(((turned, FEW),) if turned is not None and not turned.boxed else ())):
+    for own, tiles in (
+        (product, (*SPLIT, *STREAMED)),
+        *(((turned, FEW),) if turned is not None and not turned.boxed else ()),
+    ):
         for tile in tiles:
             if tile.columns * own.sums <= MOST_COLUMNS and _is_shared(problem, region, own, tile):
                 yield own, tile
@@ -159,7 +166,7 @@ def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_u
     worth_us = alone_us / LEAST_GAIN - REST_US
     if rows * row_us + 2 * TILE_US > worth_us:
         return None
-    tiles = [tile for own, tile in _tiles(problem, region, product) if own is product]
+    tiles = [tile for own, tile in _tiles(problem, region, product) if own is product and not tile.streamed]
     shared = [tile for tile in SPLIT if tile.columns * product.sums <= MOST_COLUMNS]
 
     @cache
@@ -191,7 +198,8 @@ def _with_rest(problem: Problem, region: Region, product: MatrixProduct, alone_u
 
 def _is_shared(problem: Problem, region: Region, product: MatrixProduct, tile: Tile) -> bool:
     """Whether all clusters that share tiles run at once, and there is room for theirs."""
-    if tile.split > 1 and _clusters(problem, product, tile) > _at_once(problem, tile):
+    clusters = _clusters(problem, product, tile)
+    if clusters * (2 if tile.streamed else 1) > _at_once(problem, tile) and (tile.split > 1 or tile.streamed):
         return False
     return piped_fault(problem, region, _choice(problem, region, product, tile)) is None
 
@@ -275,12 +283,15 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
     larger factor is brought."""
     of = _numbers(problem, product)
     rows, columns, depth, others = own_rows or of.rows, of.columns, of.depth, of.others
-    waves = -(-_clusters(problem, product, tile, own_rows) // _at_once(problem, tile))
+    clusters, at_once = _clusters(problem, product, tile, own_rows), _at_once(problem, tile)
+    waves, sharers = -(-clusters // at_once), at_once // clusters if tile.streamed else 1
     own, shared = of.lines
     if tile.columns % PANEL and not product.columns.k_contiguous:
         shared *= HALF_LINES
     size, wide = product.dtype.size_bytes, tile.columns * product.sums
     lines = tile.rows * own / tile.abreast + min(columns, tile.columns) * product.sums * shared / tile.cluster
+    if tile.streamed and others * (rows + columns * product.sums) * depth * size > L2_CACHE:
+        lines *= BEYOND
     needed = tile.rows * wide * STEP_BYTES / PRODUCT_BYTES
     step = _step(needed, lines * STEP_BYTES)
     if tile.high > 1:
@@ -295,7 +306,9 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
         step *= PIECES if product.window.loops else next(cost for most, cost in PORTIONS if width > most)
     area = tile.rows * wide / AREA
     (operations, reads), around = of.finish, TILE_US + AREA_US * area + (HIGH_US if tile.high > 1 else 0.0)
-    steps = -(-of.steps // tile.split)
+    steps = -(-of.steps // (tile.split * sharers))
+    if tile.groups == 1 and tile.columns >= PANEL and steps > LONG_STEPS:
+        step = max(step, LONG_STEP)
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
     products, finish = steps * step * CYCLE_US, (FINISH_US * operations + READ_US * reads) * area
     if tile.alternate:
@@ -305,7 +318,8 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
         taken = waves * turn + around + finish
     else:
         taken = waves * (around + finish + products)
-    found = CLUSTER_US[tile.ranks] + MEETING_US * sent + taken
+    shared = SHARED_US + PART_US * sharers * area if tile.streamed else MEETING_US * sent
+    found = CLUSTER_US[tile.ranks] + shared + taken
     brought = rows * depth // product.places + columns * product.sums * depth
     moved = (brought + rows * columns) * size * others
     often = 0
@@ -337,6 +351,14 @@ def _begins_between(problem: Problem, factor: MatrixFactor) -> bool:
     return not all(linear(step).is_multiple(lines, open_) for step in row_strides(problem, factor.buffer))
 
 
+def _launched(tile: Tile, clusters: int, at_once: int) -> int:
+    """The clusters of a launch: tiles that blocks share have as many each, which begin at the same steps, so that what
+    they read is in the L2 cache (512 x 512 x 32768 in tiles of 128 x 128: by 8 each 41 us, by 132 of all 49)."""
+    if tile.streamed:
+        return at_once // clusters * clusters
+    return min(at_once, clusters) if tile.split == 1 else clusters
+
+
 def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile, own_rows: int = 0) -> Piped:
     """As many blocks as there is room or work for in so many rows (0: in all), with as many stages as have room, at
     most those that the author asks for."""
@@ -351,11 +373,12 @@ def _choice(problem: Problem, region: Region, product: MatrixProduct, tile: Tile
         tile={product.rows.index: tile.rows, product.columns.index: tile.columns},
         stages=2,
         alternate=tile.alternate,
-        persistent=(min(at_once, clusters) if tile.split == 1 else clusters) * blocks,
+        persistent=_launched(tile, clusters, at_once) * blocks,
         cluster=tile.cluster,
         abreast=tile.abreast,
         high=tile.high,
         split=tile.split,
+        streamed=tile.streamed,
         band=best_band(problem, product, tile.rows * tile.cluster, tile.columns * tile.abreast, at_once, usual),
         box=dict(zip(boxes.indices, boxes.sizes, strict=True)) if boxes is not None else {},
         memory=memory_of(

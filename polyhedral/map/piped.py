@@ -57,6 +57,7 @@ from texpr.polyhedral.map.matrix_product import MatrixFactor, MatrixProduct, mat
 from texpr.polyhedral.map.piped_split import Meeting
 from texpr.polyhedral.map.portions import Portions
 from texpr.polyhedral.map.problem import Region
+from texpr.polyhedral.map.streamed import Streamed
 from texpr.polyhedral.map.tile_order import TileOrder
 from texpr.polyhedral.map.tile_rows import tile_rows
 from texpr.polyhedral.map.triangle import meets
@@ -162,9 +163,15 @@ class _Piped:
             made = self.portions.made if self.portions else tuple(factor.id for factor in self.factors)
             room -= self.portions.registers if self.portions else 0
             self.back = WayBack(draft, product, choice, self.at, self.tile_rows, sums=self.c, made=made, room=room)
+        self.streamed = self._streamed() if choice.streamed else None
         self.pairs = pairs = self.portions if self.portions and self.portions.in_pairs else None
         begin, steps = self._steps()
         self.ways_in = pairs.ways_in(steps, self._way_in, choice.stages) if pairs else (self._way_in(begin),)
+
+    def _streamed(self) -> Streamed:
+        tiles, steps = constant_value(self.tiles), constant_value(self.product.steps)
+        assert tiles is not None and steps is not None, "the candidate fits"
+        return Streamed(self.draft, self.choice, self.product, self.at, self.c, tiles, steps, self.clusters)
 
     def _way_in(self, begin: IndexExpr, turn: Turn | None = None) -> WayIn:
         return WayIn(
@@ -214,11 +221,14 @@ class _Piped:
         group, warp = _digit(at.group, Place.WARPGROUP, self.groups), _digit(at.warp, Place.WARP, GROUP_WARPS)
         lane = _digit(at.lane, Place.LANE, self.draft.target.warp_size)
         load, multiply_ = self._load(), self._multiply()
+        if self.streamed is not None:
+            self.streamed.read_by(self.back.rounded)
         few, many = self._registers()
         digits = tuple(d for d in (cluster, rank, group, warp, lane) if self.together > 1 or d is not rank)
         body: tuple[Node, ...] = (
             *((Define(index=at.rank, digits=(rank,)),) if self.together > 1 else ()),
             Define(index=at.cluster, digits=(cluster,)),
+            *(self.streamed.of_block() if self.streamed else ()),
             Define(index=at.lane, digits=(lane,)),
             _once(Fence(kind=FenceKind.BARRIER_INIT)),
             *self._begun(),
@@ -239,7 +249,7 @@ class _Piped:
                 )
             ),
         )
-        ways = (self.back, *self.ways_in, self.meeting, self.portions, self.loaded)
+        ways = (self.back, *self.ways_in, self.meeting, self.portions, self.loaded, self.streamed)
         return Launch(
             name=name,
             grid=(self._blocks(), ONE, ONE),
@@ -315,7 +325,11 @@ class _Piped:
             turned=self._turned(),
         )
         rank = var(at.rank) if self.ranks > 1 else ZERO
-        return order.nodes(self.draft.names, turn, rank, (at.row, self.tile_rows.unit), (at.column, self.columns))
+        of_turn: tuple[Node, ...] = ()
+        if self.streamed is not None:
+            turn, of_turn = self.streamed.tile, self.streamed.of_turn()
+        places = order.nodes(self.draft.names, turn, rank, (at.row, self.tile_rows.unit), (at.column, self.columns))
+        return *of_turn, *places
 
     def _is_known(self) -> bool:
         """Whether the sizes say how many tiles there are, and blocks pass over none."""
@@ -329,12 +343,14 @@ class _Piped:
     def _goes_back(self) -> bool:
         """Whether every second turn sums from the end on: what was brought last is in the L2 cache yet, of rows or
         columns that the next tile has, too. 4096³ in bf16 on an H200 takes 175.3 us, 177.0 always from the start."""
-        plain = not (self.product.window.loops or self.product.in_portions or self.loaded) and self.choice.split == 1
+        shared = self.choice.split > 1 or self.choice.streamed
+        plain = not (self.product.window.loops or self.product.in_portions or self.loaded or shared)
         several = self._is_known() and (constant_value(self.tiles) or 0) > self.clusters
         return plain and several and (constant_value(self.product.steps) or 0) > 1
 
     def _over_tiles(self, *body: Node) -> Loop:
         turns = combine(IndexOp.CEILDIV, subtract(self.tiles, var(self.at.cluster)), const(self.clusters))
+        turns = self.streamed.turns if self.streamed else turns
         domain, at = self.product.domain, self.at
         if domain is not None:  # the blocks of a cluster do the same
             first = subtract(var(at.row), multiply(const(self.rows), var(at.rank))) if self.ranks > 1 else var(at.row)
@@ -359,6 +375,8 @@ class _Piped:
 
     def _steps(self) -> tuple[IndexExpr, IndexExpr]:
         """The first step of a block, and how many it has."""
+        if self.streamed is not None:
+            return self.streamed.piece
         steps, parts, rank = self.product.steps, self.choice.split, var(self.at.rank)
         if parts == 1:
             return ZERO, steps
@@ -403,7 +421,7 @@ class _Piped:
         rest: tuple[Node, ...] = (
             *(() if alone else over),
             *(self.meeting.nodes() if self.meeting is not None else ()),
-            *self.back.loops,
+            *(self.streamed.nodes(self.back.loops) if self.streamed else self.back.loops),
         )
         body: tuple[Node, ...] = (*self.back.ahead, products, *rest)
         if self.choice.alternate:

@@ -5,6 +5,7 @@ from functools import reduce
 from itertools import chain
 from math import prod
 
+from texpr.grammar.ast import IndexExpr
 from texpr.grammar.index.expr import ceildiv, constant_value, multiply
 from texpr.grammar.types import F32
 from texpr.polyhedral.map.lane_pairs import EIGHT
@@ -49,6 +50,13 @@ def piped_bytes(product: MatrixProduct, choice: Piped) -> int:
     parts = rows * columns * product.sums * F32.size_bytes + WORD_BYTES if choice.split > 1 else 0
     brought = rows + columns * product.sums
     return choice.stages * (brought * STEP_BYTES + WORD_BYTES) + back + parts
+
+
+def tiles_of(product: MatrixProduct, choice: Piped) -> IndexExpr:
+    """The tiles that all blocks of a cluster have together, in all products."""
+    rows, columns = choice.tile[choice.across] * choice.cluster, choice.tile[choice.along]
+    one = multiply(ceildiv(rows_of(product, choice), rows), ceildiv(product.extents[1], columns))
+    return reduce(multiply, (par.extent for par in product.others), one)
 
 
 def most_groups(product: MatrixProduct, columns: int) -> int:
@@ -122,6 +130,8 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
         yield f"`tile`: no instruction multiplies {product.dtype} in {columns} columns"
     if choice.split > 1:
         yield from _split_faults(product, choice)
+    if choice.streamed:
+        yield from _streamed_faults(product, choice)
     if not 2 <= choice.stages <= MOST_STAGES or not 1 <= choice.band <= MOST_BAND:
         yield f"`stages` are 2 to {MOST_STAGES}, and `band` 1 to {MOST_BAND}"
         return
@@ -135,7 +145,7 @@ def _faults(problem: Problem, product: MatrixProduct, choice: Piped) -> Iterator
 
 def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
     """Why blocks of a cluster do not share what is summed."""
-    rows, columns = choice.tile[choice.across], choice.tile[choice.along]
+    columns = choice.tile[choice.along]
     if product.one.dtype != F32:
         yield f"`split`: blocks share sums of f32, not of {product.one.dtype}"
         return
@@ -148,14 +158,29 @@ def _split_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
         yield "`split`: blocks that share sums do not add up rows of a tile"
     if columns % (choice.split * least):
         yield f"`split`: each block ends whole groups of {least} columns"
-    _, width, _ = product.extents
-    one = multiply(ceildiv(rows_of(product, choice), rows), ceildiv(width, columns))
-    tiles = reduce(multiply, (par.extent for par in product.others), one)
-    known, steps = constant_value(tiles), constant_value(product.steps)
+    known, steps = constant_value(tiles_of(product, choice)), constant_value(product.steps)
     if known is None or choice.persistent != known * choice.split:
         yield "`split`: a cluster for each tile, of which the sizes say how many there are"
     if steps is None or steps < choice.split:
         yield f"`split`: each block has {product.depth} products of a sum at least"
+
+
+def _streamed_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:
+    """Why blocks do not share the steps of all tiles."""
+    if product.one.dtype != F32:
+        yield f"`streamed`: blocks share sums of f32, not of {product.one.dtype}"
+        return
+    alone = choice.split == choice.abreast == choice.high == 1
+    if not alone or choice.alternate or choice.rest is not None or choice.begin:
+        yield "`streamed`: blocks that share all steps share nothing else, and make all rows together"
+    if product.in_portions or are_loaded(product) or product.window.loops or product.domain is not None:
+        yield "`streamed`: products of whole steps from shared memory, one after the other, of all elements"
+        return
+    tiles, steps = constant_value(tiles_of(product, choice)), constant_value(product.steps)
+    if tiles is None or steps is None:
+        yield "`streamed`: the sizes say how many tiles and steps there are"
+    elif tiles * steps * choice.cluster < choice.persistent:
+        yield "`streamed`: each block has a step at least"
 
 
 def _rest_faults(product: MatrixProduct, choice: Piped) -> Iterator[str]:

@@ -14,7 +14,8 @@ SPLITS = (2, 4)
 @dataclass(frozen=True, slots=True)
 class Tile:
     """Warpgroups, columns, blocks of a cluster, and those that share what is summed of a tile; whether two warpgroups
-    `alternate`, or multiply 64 rows each, or `high` times as many; blocks of a cluster that are `abreast`."""
+    `alternate`, or multiply 64 rows each, or `high` times as many; blocks of a cluster that are `abreast`; whether all
+    blocks share the steps of all tiles (`streamed`)."""
 
     groups: int
     columns: int
@@ -23,6 +24,7 @@ class Tile:
     alternate: bool = False
     high: int = 1
     abreast: int = 1
+    streamed: bool = False
 
     @property
     def rows(self) -> int:
@@ -51,6 +53,11 @@ FEW = tuple(
     for split in (1, *SPLITS)
 )
 """Of rows as columns."""
+STREAMED = tuple(
+    Tile(groups, columns, cluster, streamed=True)
+    for columns in range(MOST_COLUMNS, 2 * PANEL - 1, -PANEL // 2)
+    for groups, cluster in ((2, 1), (2, 2), (1, 1))
+)
 
 
 def high_tiles(product: MatrixProduct) -> Iterator[Tile]:

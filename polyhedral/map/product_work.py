@@ -1,7 +1,7 @@
 """What the launches of a product of matrices do: tiles in turns of blocks that stay, and those of the rest of its
 rows."""
 
-from math import prod
+from math import ceil, prod
 
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.choose_piped import rate_of
@@ -38,7 +38,8 @@ def product_work(problem: Problem, product: MatrixProduct, choice: Piped | Ringe
             at_once, rate = part.persistent // part.split, part.split * rate_of(part, product.sums)
         else:
             at_once, rate = tiles, rate_by_warps(part, product.sums)
-        turns = -(-tiles // min(at_once, problem.target.multiprocessors))
+        share = tiles / min(at_once, problem.target.multiprocessors)
+        turns = share if isinstance(part, Piped) and part.streamed else ceil(share)
         made += int(turns * prod(tile) * depth * product.sums / rate)
         blocks, covered, own = max(blocks, at_once), covered + whole, own + prod(sizes)
     return ProductWork(blocks, made, 1 - own / covered)

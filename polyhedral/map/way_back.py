@@ -117,6 +117,7 @@ class WayBack:
             by_threads = self._by_threads(finish)
         self.settled: tuple[Node, ...] = ()
         again = False
+        self.rounded = ""
         if product.boxed:
             self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
             again = self.blocks * columns > self.slots * self.panel
@@ -260,7 +261,8 @@ class WayBack:
             self.product.one.update.id,
             self.draft.names.fresh,
         )
-        lay, send = fresh(f"{id}_rounded"), fresh(f"{id}_out")
+        self.rounded = lay = fresh(f"{id}_rounded")
+        send = fresh(f"{id}_out")
         rows = self._rows(groups)
         x, y = var(at.x), var(at.y)
         slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(self.slots)))

@@ -338,6 +338,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "persistent": _number,
     "band": _number,
     "alternate": _flag,
+    "streamed": _flag,
     "together": _number,
     "cluster": _number,
     "split": _number,

@@ -28,6 +28,9 @@ class Piped:
     Where `split` is more than 1, so many blocks of a cluster have one tile: each a part of the products of its sums,
     and in the end a part of its columns, whose sums the others send to it.
 
+    Where they are `streamed`, blocks share the steps of all tiles evenly: those that have steps of one tile leave their
+    sums in memory, and the last one of them adds these in the order of the steps.
+
     Where there is a `rest`, the launch ends with the row before its `begin`, and the rest has a launch of its own
     behind it, in tiles of its own: rows of tiles that would be less than a wave of these.
     """
@@ -45,6 +48,7 @@ class Piped:
     alternate: bool = False
     box: Mapping[str, int] = field(default_factory=dict)
     memory: Mapping[str, Memory] = field(default_factory=dict)
+    streamed: bool = False
     begin: int = 0
     rest: "Piped | None" = None
 

@@ -39,7 +39,7 @@ from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
 from texpr.polyhedral.mapped.tree import Guard, Last, Loop
-from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, operators
+from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, of_kind, operators
 from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
@@ -221,6 +221,7 @@ def _pairs(points: Points, order: Order, launch: int, *, exactly: bool = False) 
     """The number of an event, and those of all that an order of a launch relates to it, in their order; the source is
     of no launch that comes later."""
     events, every = points.trace.events, points.near(order.sink, order.scope)
+    counted = order.scope is Scope.GRID and _is_counted(points.trace.launches[launch], order)
     for neighbours, sources in points.near(order.source, order.scope).items():
         sinks = [sink for sink in every.get(neighbours, ()) if events[sink].launch == launch]
         alike: dict[tuple[str, ...], dict[tuple[int, ...], list[int]]] = {}  # by the values of the loops around both
@@ -228,14 +229,15 @@ def _pairs(points: Points, order: Order, launch: int, *, exactly: bool = False) 
             event = events[source]
             if not sinks or event.launch > launch or order.carried_by not in (None, *event.names):
                 continue
-            around = tuple(takewhile(lambda name: name != order.carried_by, event.names))
+            around = tuple(takewhile(lambda name: name != order.carried_by, event.names)) if not counted else ()
             if around not in alike:
                 alike[around] = _by_turns(events, sinks, around)
             same = alike[around].get(tuple(event.names[name] for name in around if name in events[sinks[0]].names), ())
             found = [
                 sink
                 for sink in same
-                if related(order, event, events[sink], exactly=exactly) and _reaches(points, order, source, sink)
+                if (counted or related(order, event, events[sink], exactly=exactly))
+                and _reaches(points, order, source, sink)
             ]
             if found:
                 yield source, found
@@ -251,14 +253,39 @@ def _by_turns(events: Sequence[Event], sinks: Sequence[int], around: Sequence[st
 
 
 def _reaches(points: Points, order: Order, source: int, sink: int) -> bool:
-    """Whether what the source writes may lie in the memory of the sink's block: a copy to one rank
-    writes nowhere else."""
+    """Whether what the source writes may lie in the memory of the sink's block, where a copy to one rank writes nowhere
+    else, and be what the sink reads."""
     event, then = points.trace.events[source], points.trace.events[sink]
     node = event.node
+    if order.scope is Scope.GRID and event.launch == then.launch and _are_apart(order, event, then):
+        return False
     if not isinstance(node, Copy) or node.rank is None or order.buffer != node.target.buffer:
         return True
     cluster = points.trace.grids[event.launch].cluster_of(event.block)
     return any(cluster[rank] == then.block for rank in event.met(node.rank))
+
+
+def _is_counted(launch: Launch, order: Order) -> bool:
+    """Whether the last of several blocks runs the sink: each block comes to a counter in a turn of its own, so that
+    elements alone say what an order relates."""
+    inside = (node for last in of_kind(launch.body, Last) for node in every_node(last.body))
+    return any(getattr(node, "id", None) == order.sink for node in inside)
+
+
+def _are_apart(order: Order, source: Event, sink: Event) -> bool:
+    """Whether two copies of different blocks surely touch other elements: in a dimension each has one place, of all its
+    threads and elements, and these differ."""
+    first, then = source.node, sink.node
+    if not isinstance(first, Copy) or not isinstance(then, Copy):
+        return False
+    own, other = (first.target, then.source) if order.hazard is Hazard.FLOW else (first.source, then.target)
+    over = {name for copy in (first, then) for name, _ in copy.over}
+    for one, two in zip(own.plain or (), other.plain or (), strict=False):
+        if not names(one) & over and not names(two) & over:
+            places = source.met(one), sink.met(two)
+            if len(places[0]) == len(places[1]) == 1 and places[0] != places[1]:
+                return True
+    return False
 
 
 def related(order: Order, source: Event, sink: Event, *, exactly: bool = False) -> bool:

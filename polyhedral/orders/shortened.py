@@ -6,9 +6,10 @@
 The rules of pipes, groups and barriers look no further back than a pipe has slots, a thread groups on their way, or an
 order turns between its ends, and loops repeat them: once every slot is used a third time, nothing new comes; a loop
 around such loops goes on where they ended, and nothing new comes after its third turn, or the third of each kind where
-conditions ask for its remainder. An unrolled loop whose copies fill one turn stays whole. What stands in a loop without
-syncs and wide operators has the same place among all others in each iteration: one stands for all, with as many more as
-orders go from one to another. Of launches that `flow.py` decides nothing is left but operators, each once, and waits.
+conditions ask for its remainder. Turns in which blocks are counted stay (`counted.py`), and an unrolled loop whose
+copies fill one turn is whole. What stands in a loop without syncs and wide operators has the same place among all
+others in each iteration: one stands for all, with as many more as orders go from one to another. Of launches that
+`flow.py` decides nothing is left but operators, each once, and waits.
 """
 
 import math
@@ -24,7 +25,7 @@ from texpr.polyhedral.mapped.operators import Copy, Generic
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync, WaitGroup
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node
-from texpr.polyhedral.mapped.walks import branches, every_node, map_launches, map_nodes, with_branches
+from texpr.polyhedral.mapped.walks import branches, every_node, map_launches, map_nodes, of_kind, with_branches
 from texpr.polyhedral.orders.flow import decides
 
 OUTER_TURNS = 3
@@ -38,15 +39,16 @@ def shortened(program: MappedProgram) -> MappedProgram:
 def _shortened(launch: Launch, buffers: Mapping[str, MappedBuffer]) -> Launch:
     if decides(launch, buffers):
         return replace(launch, body=_bare(launch.body), orders=())
-    between = Await | GridBarrier | Last | Publish | Turn
+    between = Await | GridBarrier | Publish | Turn
     behind = [node.behind + 2 for node in every_node(launch.body) if isinstance(node, WaitGroup)]
     apart = [order.distance or 0 for order in launch.orders]
     if not (launch.pipes or behind) or any(isinstance(node, between) for node in every_node(launch.body)):
         return launch
+    counted = {loop.index for loop in of_kind(launch.body, Loop) if any(of_kind(loop.body, Last))}
     turns = 2 * max(*(pipe.stages for pipe in launch.pipes), *behind, *apart, 1) + 1
 
     def few(node: Node) -> Node:
-        if not isinstance(node, Loop) or node.digit is not None or _fills(node):
+        if not isinstance(node, Loop) or node.digit is not None or _fills(node) or node.index in counted:
             return node
         if all(map(_is_for_itself, every_node(node.body))):
             own = [order.distance or 1 for order in launch.orders if order.carried_by == node.index]

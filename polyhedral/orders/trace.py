@@ -27,6 +27,7 @@ from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import every_node
+from texpr.polyhedral.orders.counted import Count, only_counts, skeleton, standing
 from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.threads import Mask, Value, Values, at, over, span
 
@@ -127,13 +128,32 @@ def unrolled(program: MappedProgram, launches: Sequence[Launch], sizes: Mapping[
         grid = Grid((x, y, z), launch.cluster)
         trace.grids.append(grid)
         trace.known.append(Values(launch.threads))
-        blocks = _standing_for_all(launch, grid)
+        counts = _counts(trace, number) if only_counts(launch) else ()
+        blocks = standing(counts, grid.cluster_of) if counts else _standing_for_all(launch, grid)
         trace.blocks.append(blocks)
+        left = {key: count for key, count in trace.counts.items() if key[0] == number}
         for block in blocks:
             _Block(trace, number, block).unroll()
+        trace.counts.update(left)  # of all blocks
         if len(blocks) < grid.blocks and len(launches) == 1:
             _leave_alike(trace, blocks)
     return trace
+
+
+def _counts(trace: Trace, number: int) -> tuple[Count, ...]:
+    """Who counts where, of all blocks of a launch; what is left is in the trace's counts."""
+    whole = Trace(program=trace.program, launches=trace.launches, sizes=trace.sizes, grids=trace.grids)
+    whole.known, bare = trace.known, skeleton(trace.launches[number])
+    whole.launches = tuple(bare if n == number else one for n, one in enumerate(trace.launches))
+    for block in range(trace.grids[number].blocks):
+        _Block(whole, number, block).unroll()
+    trace.counts.update(whole.counts)
+    nodes = ((e.node, e) for e in whole.events)
+    return tuple(
+        ((node.counter, tuple(int(event.value(at)[0]) for at in node.at)), int(event.value(node.n)[0]), event.block)
+        for node, event in nodes
+        if isinstance(node, Last)
+    )
 
 
 def _leave_alike(trace: Trace, blocks: Sequence[int]) -> None:

@@ -80,6 +80,11 @@ def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
     shared = replace(SHARED, persistent=24)
     for case in ("nt", "tn"):
         yield "shared", text(case), Candidate(launches={"g_0": shared}), "sm_90a", SIZES
+    for case, clusters in (("nn", 5), ("nt", 7), ("tn", 13), ("tt", 24)):  # pieces of a tile and of several
+        for cluster in (1, 2):
+            streamed = piped(64, 64, cluster=cluster, persistent=cluster * clusters)
+            choice = Candidate(launches={"g_0": replace(streamed, streamed=True)})
+            yield "streamed", text(case), choice, "sm_90a", {**SIZES, "K": 520}
     for case in ("nn", "tt"):
         yield "fours", text(case), Candidate(launches={"g_0": piped(64, 160, cluster=4, persistent=4)}), "sm_90a", SIZES
     for n, tile in enumerate((piped(64, 64), piped(128, 128, cluster=2), piped(128, 256), piped(64, 160, cluster=2))):

@@ -35,8 +35,9 @@ TX_FN u32 await(const Global<u32>& flags, i64 at, Here = Here::now()) {
   return state;
 }
 
-// Counts this block: true for the last one of n, which sees what all of them wrote.
+// Counts this block: true for the last one of n, which sees what all of them wrote. One that is alone is not counted.
 TX_FN bool last(const Global<u32>& counters, i64 at, int n, Here = Here::now()) {
+  if (n == 1) return true;
   u32 before;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
                : "=r"(before)

@@ -21,6 +21,18 @@ TX_FN void arrive_part(int threads, Here = Here::now()) {
   static_assert(kId >= 1 && kId <= 15, "parts have the barriers 1 to 15");
   asm volatile("barrier.arrive %0, %1;" ::"n"(kId), "r"(threads) : "memory");
 }
+// The same for all who come, told whether `mine` was true for one of them.
+template <int kId>
+TX_FN bool sync_any_part(int threads, bool mine, Here = Here::now()) {
+  static_assert(kId >= 1 && kId <= 15, "parts have the barriers 1 to 15");
+  int any;
+  asm volatile(
+      "{ .reg .pred p, q; setp.ne.s32 p, %1, 0; barrier.red.or.pred q, %2, %3, p; selp.s32 %0, 1, 0, q; }"
+      : "=r"(any)
+      : "r"(static_cast<int>(mine)), "n"(kId), "r"(threads)
+      : "memory");
+  return any != 0;
+}
 
 // By all warps of a warpgroup: from now on kCount registers a thread, fewer or more than before. Taking waits until
 // others have given.

@@ -100,7 +100,7 @@ struct Runner {
   Reason reason{};
   bool ready = false, at_cluster = false;
   u32 cluster_round = 0;
-  bool any = false;  // its word at sync_any
+  int any = 0;  // where it says yes: -1 at sync_any, the barrier's number at sync_any_part
 };
 
 struct Cluster {

@@ -108,10 +108,10 @@ TX_ONCE bool last(const Global<u32>& counters, i64 at, int n, Here here = Here::
 
 TX_ONCE bool sync_any(int barrier, bool mine, TX_SITE) {
   host::Runner& me = host::self(TX_HERE);
-  me.any = mine;
+  me.any = mine ? -1 : 0;
   host::wait_at(host::Wait::kBlock, barrier, TX_HERE);
   bool some = false;
-  for (const host::Runner& runner : me.block->runners) some = some || runner.any;
+  for (const host::Runner& runner : me.block->runners) some = some || runner.any == -1;
   host::wait_at(host::Wait::kBlock, barrier, TX_HERE);
   return some;
 }

@@ -32,6 +32,16 @@ inline void sync_part(int threads, Here here = Here::now()) {
   host::meet(host::part_meeting(me, kId, threads, here), me, threads, "part", here);
 }
 template <int kId>
+inline bool sync_any_part(int threads, bool mine, Here here = Here::now()) {
+  host::Runner& me = host::self(here);
+  me.any = mine ? kId : 0;
+  sync_part<kId>(threads, here);
+  bool some = false;
+  for (const host::Runner& runner : me.block->runners) some = some || runner.any == kId;
+  sync_part<kId>(threads, here);
+  return some;
+}
+template <int kId>
 inline void arrive_part(int threads, Here here = Here::now()) {
   static_assert(kId >= 1 && kId <= 15, "parts have the barriers 1 to 15");
   host::Runner& me = host::self(here);
