@@ -11,6 +11,7 @@ from math import inf
 from texpr.codegen.cpu.context import Context
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.rarely import ASKED, is_rarely_taken
+from texpr.codegen.cpu.windows import written_out
 from texpr.grammar.ast import IndexConst, Read
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, SUM
@@ -35,6 +36,8 @@ def emit_loop(loop: Range, inside: Inside, context: Context) -> None:
     elif is_rarely_taken(loop, context.tensors):
         _emit_asked(loop, inside, context)
     else:
+        before, loop = written_out(loop, context)
+        inside(before, context)
         with context.writer.block(f"for {context.turn} in range({_limits(loop, context)}):"):
             inside(loop.body, context)
     context.turn = around

@@ -30,6 +30,21 @@ TAPS = (
     "kernel k(X: f32[P, R + 2, 5], Y: f32[P, R, 5]) { par P i, R j, 5 k { Y[i, j, k] = X[i, j, k] + X[i, j + 2, k] } }"
 )
 BOUND = (97, 1000)  # sizes for which a text is compiled, too
+POOL = """kernel k(X: f32[2 * P + 1, 2 * R + 1], Y: f32[P, R]) {
+    par P i, R j { Y[i, j] = maximum 3 y, 3 x { X[2 * i + y, 2 * j + x] } }
+}"""
+SUM = """kernel k(X: f16[P, 3 * R + 7], W: f32[7], Y: f32[P, R]) {
+    par P i, R j {
+        new t: f32
+        t = 1.0
+        seq 7 x { t += W[x] * f32(X[i, 3 * j + x]) }
+        Y[i, j] = t
+    }
+}"""
+APART = "kernel k(X: f32[P, 2 * R], Y: f32[P, R]) { par P i, R j { Y[i, j] = maximum 2 x { X[i, 2 * j + x] } } }"
+CHOSEN = """kernel k(X: f32[P, 2 * R + 1], Y: f32[P, R]) {
+    par P i, R j { Y[i, j] = sum 3 x { select(2 * j + x > 0, X[i, 2 * j + x], 0.0) } }
+}"""
 ORDERS = ("random", "rising", "falling", "equal", "nan")
 
 
@@ -80,3 +95,19 @@ def test_copies_are_updated_by_every_iteration_once(count: int) -> None:
 def test_runs_of_digits_begin_and_end_within_rows(outer: int, inner: int) -> None:
     x = rows("random", outer * (inner + 2) * 5).reshape(outer, inner + 2, 5)
     agree(TAPS, {"X": x, "Y": np.zeros((outer, inner, 5), np.float32)}, P=outer, R=inner)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(0, 3), (3, 0), (1, 1), (7, 2), (5, 17), (2, 97)])
+def test_windows_that_overlap_are_those_of_the_program(outer: int, inner: int) -> None:
+    y = np.zeros((outer, inner), np.float32)
+    odd = rows("nan", (2 * outer + 1) * (2 * inner + 1)).reshape(2 * outer + 1, 2 * inner + 1)
+    agree(POOL, {"X": odd, "Y": y}, P=outer, R=inner)
+    whole = np.random.default_rng(inner).integers(-8, 9, (outer, 3 * inner + 7)).astype(np.float16)
+    agree(SUM, {"X": whole, "W": np.arange(7, dtype=np.float32), "Y": y}, P=outer, R=inner)
+
+
+def test_only_windows_that_overlap_hand_on_what_they_read() -> None:
+    for text in (POOL, SUM):
+        assert "X_next0 = X_next" in compiled(text).source
+    for text in (APART, CHOSEN):
+        assert "X_next" not in compiled(text).source
