@@ -192,6 +192,9 @@ def size_ranges(kernel: Kernel) -> Ranges:
             case Compare(op=CompareOp.GT | CompareOp.GE, left=SizeVar(name=name), right=IndexConst(value=value)):
                 bound = value + (fact.op is CompareOp.GT)
                 least[name] = max(least.get(name, 0), bound)
+            case Compare(op=CompareOp.EQ, left=SizeVar(name=name), right=IndexConst(value=value)):
+                least[name] = max(least.get(name, 0), value)
+                most[name] = min(most.get(name, value), value)
             case _:
                 pass
     return {name: (const(least.get(name, 0)), const(bound)) for name, bound in most.items()}
@@ -206,6 +209,8 @@ def size_least(kernel: Kernel) -> dict[str, int]:
                 found[name] = max(found.get(name, 0), value + (fact.op is CompareOp.GT))
             case Compare(op=CompareOp.LT | CompareOp.LE, left=IndexConst(value=value), right=SizeVar(name=name)):
                 found[name] = max(found.get(name, 0), value + (fact.op is CompareOp.LT))
+            case Compare(op=CompareOp.EQ, left=SizeVar(name=name), right=IndexConst(value=value)):
+                found[name] = max(found.get(name, 0), value)
             case _:
                 pass
     return found

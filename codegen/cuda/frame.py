@@ -177,7 +177,11 @@ class Frame:
         sizes: dict[str, ix.Term] = {}
         for size in self.planned.program.kernel.sizes:
             own = passed = self.names.new(size.name)
-            sizes[size.name] = ix.variable(own, *bounds.get(size.name, (0, ix.SIZE_MAX)))
+            low, high = bounds.get(size.name, (0, ix.SIZE_MAX))
+            if low == high:
+                sizes[size.name] = ix.constant(low)
+                continue
+            sizes[size.name] = ix.variable(own, low, high)
             if not sizes[size.name].wide:
                 passed = self.narrowed[own] = self.names.new(f"{size.name}_i64")
             self.candidates.append(Argument("size", size.name, passed, f"tx::i64 {passed}"))

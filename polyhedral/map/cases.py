@@ -101,7 +101,7 @@ def judged_at(when: Condition, hints: Mapping[str, int]) -> Mapping[str, int]:
     """The representative sizes of a case: the greatest that its condition allows, of which it says that."""
     found = dict(hints)
     for part in when.parts if isinstance(when, And) else (when,):
-        if isinstance(part, Compare) and part.op is CompareOp.LE and isinstance(part.left, SizeVar):
+        if isinstance(part, Compare) and part.op in (CompareOp.LE, CompareOp.EQ) and isinstance(part.left, SizeVar):
             most = constant_value(part.right)
             found.update({part.left.name: most} if most is not None else {})
     return found

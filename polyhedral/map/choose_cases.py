@@ -1,6 +1,7 @@
 """The cases that the compiler chooses: rows whose length a call decides are held in registers where they are short.
 
-    softmax of X: f32[M, N]     N <= 8: a thread has a row of its own
+    softmax of X: f32[M, N]     N == 1: a thread has a row of its own, which is no loop (1.7 us for 2.4 on an H200)
+                                N <= 8: a thread has a row of its own
                                 N <= 32: a warp has one, and a lane an element of it
                                 N % 4 == 0 and N <= 256, 512, 1024; N <= 512: a warp holds a row, and waits for no other
                                 N % 4 == 0 and N <= 2048, N <= 1536, N <= 2048, and so on to 8192: a block of more and
@@ -20,7 +21,7 @@ matters less how long they take. There are no cases where rows of several length
 from collections.abc import Collection, Iterator, Mapping
 
 from texpr.grammar.ast import Compare, CompareOp, Condition, IndexExpr, IndexOp, SizeVar
-from texpr.grammar.index.expr import ZERO, combine, conjunction, const
+from texpr.grammar.index.expr import ONE, ZERO, combine, conjunction, const
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.held import unheld
 from texpr.polyhedral.map.problem import Problem
@@ -55,6 +56,7 @@ def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -
         return
     bytes_ = max(size for _, size in sizes)
     many = {size.name: ROWS for size in problem.kernel.sizes if size.name not in (extent.name, *hinted)}
+    yield CallCase(when=Compare(op=CompareOp.EQ, left=extent, right=ONE), sizes={**many, extent.name: 1})
     if any(isinstance(choice, Blocks) and choice.inner for choice in candidate.launches.values()):
         yield _up_to(extent, FEW, many)
     yield _up_to(extent, problem.target.warp_size, many)

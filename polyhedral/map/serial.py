@@ -8,6 +8,8 @@ from texpr.grammar.ast import (
     Asm,
     Atomic,
     Bind,
+    Compare,
+    CompareOp,
     Condition,
     If,
     IndexVar,
@@ -20,8 +22,10 @@ from texpr.grammar.ast import (
     Stmt,
 )
 from texpr.grammar.diagnostics import InternalError, fail
-from texpr.grammar.index.expr import add, ceildiv, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.index.expr import ZERO, add, ceildiv, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.index.interval import least, most
 from texpr.grammar.permissions import unroll_of
+from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import serial_tile
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
@@ -59,7 +63,7 @@ class Body:
     def _node(self, stmt: Stmt) -> tuple[Node, ...]:
         match stmt:
             case Par() | Seq():
-                return (self.loop(stmt, self.nodes(stmt.body)),)
+                return self._looped(stmt, self.nodes(stmt.body))
             case If(condition=condition, then=then, orelse=orelse):
                 return (
                     Guard(
@@ -78,6 +82,17 @@ class Body:
                 return self.nodes(reference)
             case Asm():
                 raise InternalError("asm is refused before the tree is built")
+
+    def _looped(self, stmt: Par | Seq, body: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The loop; of one that has one iteration at most this one, so that what several loops read is read once."""
+        known, ranges = constant_value(stmt.extent) is not None, size_ranges(self.draft.kernel)
+        if known or stmt.attrs or most(stmt.extent, ranges) != 1:
+            return (self.loop(stmt, body),)
+        first = (Define(index=stmt.index, digits=(), offset=ZERO), *body)
+        if least(stmt.extent, ranges) == 1:
+            return first
+        some = Compare(op=CompareOp.LT, left=ZERO, right=stmt.extent)
+        return (Guard(condition=some, body=first, padding=True, span=stmt.span),)
 
     def loop(self, stmt: Par | Seq, body: tuple[Node, ...]) -> Loop:
         """The loop of a seq, or of a par that one thread runs. Raises E0401 for an `#unroll` of all of free extent."""

@@ -123,6 +123,18 @@ def test_runs_of_aligned_rows_are_loaded_whole_or_not_at_all() -> None:
     assert aligned and not any("tx::load_inside" in text or "tx::fill" in text for text in aligned)
 
 
+def test_a_row_of_one_element_has_no_loop() -> None:
+    case, text = texts_of_softmax()[0][0]
+    assert [n for n in range(3) if condition_value(case.when, {"N": n})] == [1]
+    text = re.sub("//.*", "", text)
+    assert "for (" not in text and "N" not in re.findall(r"\w+", text)
+    one = (
+        "kernel k(X: f32[M], S: f32[M]) where K <= 1 { par M i { S[i] = 0.0; seq K j { S[i] += X[i] * f32(j + 1) } } }"
+    )
+    asked = texpr.parse(one).only.compile("cuda:sm_90a", stop_after="emit").source
+    assert "for (" not in asked and "if (0 < K)" in asked
+
+
 def test_the_report_names_the_case_of_every_length() -> None:
     shown = str(texpr.parse(text_of("softmax")).only.compile("cuda:sm_90a", stop_after="map").mapping)
     assert len(re.findall(r"if N <= \d+", shown)) >= 7 and "N % 4 == 0" in shown
