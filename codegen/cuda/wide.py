@@ -47,7 +47,8 @@ BYTES = (1, 2, 4, 8, 16)  # of a wide access
 MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
-PAIRED, ORDERED = (F16, BF16), ("Greatest", "Least")  # what is chosen and never rounded, two at once
+PAIRED = F16, BF16  # these two at once, of what is chosen and never rounded:
+ORDERED = "Greatest", "Least", "GreatestNumber", "LeastNumber"
 HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
 
 

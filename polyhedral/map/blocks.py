@@ -31,8 +31,9 @@ from texpr.polyhedral.map.bands import bounded_nest, is_serial_par
 from texpr.polyhedral.map.digits import over_ranks, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.first_sums import bound_once
-from texpr.polyhedral.map.held import held_rows
+from texpr.polyhedral.map.held import held_rows, members
 from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thread, padding_guard, pieces_of, place_in
+from texpr.polyhedral.map.outside import outside
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import reduction
 from texpr.polyhedral.map.reductions import Team, split
@@ -80,7 +81,7 @@ class _Block:
 
     def __init__(self, draft: Draft, outer: tuple[str, ...], choice: Blocks, stmts: tuple[Stmt, ...]) -> None:
         self.draft, self.outer, self.choice = draft, outer, choice
-        self.level = Body(draft, hardware=outer)
+        self.level, self.stmts = Body(draft, hardware=outer), stmts
         self.rows = held_rows(draft.problem, stmts, choice)
         self.tiles: dict[str, RowTile] = {}
 
@@ -94,7 +95,8 @@ class _Block:
         row, held = self.rows[stmt.index]
         width, bound = self.choice.widths.get(stmt.index, 1), self.choice.resident > 1
         wrote = any(index in self.choice.inner for index in row.indices)
-        tile = make_tile(self.draft, row, held, width, self.choice.team, bound=bound, wrote=wrote)
+        value = outside(self.draft.kernel, members(self.stmts, row.indices), ())
+        tile = make_tile(self.draft, row, held, width, self.choice.team, bound=bound, wrote=wrote, outside=value)
         self.tiles |= dict.fromkeys(row.indices, tile)
         return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
 
@@ -105,14 +107,7 @@ class _Block:
             case Seq() if loops := self._shared(stmt):
                 *outer, seq = loops
                 loads = self._loads(seq) if outer else ()
-                team = Team(
-                    outer=self.outer,
-                    threads=self.choice.team,
-                    width=self.choice.widths.get(seq.index, 1),
-                    tile=self.tiles.get(seq.index),
-                    ranks=self.choice.cluster,
-                )
-                return split(self.draft, team, seq, tuple(outer), loads)
+                return split(self.draft, self._team(seq), seq, tuple(outer), loads)
             case Seq(body=body):
                 return (self.level.loop(stmt, self.nodes(body)),)
             case If(condition=condition, then=then, orelse=orelse):
@@ -129,6 +124,15 @@ class _Block:
                 return self.level.nodes((stmt,))
             case _:
                 return Body(self.draft, hardware=self.outer, unused=self._unused(stmt)).nodes((stmt,))
+
+    def _team(self, seq: Seq) -> Team:
+        return Team(
+            outer=self.outer,
+            threads=self.choice.team,
+            width=self.choice.widths.get(seq.index, 1),
+            tile=self.tiles.get(seq.index),
+            ranks=self.choice.cluster,
+        )
 
     def _shared(self, top: Seq) -> tuple[Seq, ...]:
         """The loops from this one to one whose iterations the threads share out, where nothing is done but that; empty

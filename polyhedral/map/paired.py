@@ -14,6 +14,7 @@ On an H200 a conversion and a comparison in f32 of each element took as many ins
 from texpr.grammar.ast import AccOp, Accumulate, Cast, Compare, CompareOp, Condition, IndexExpr, IndexVar, Read, Stmt
 from texpr.grammar.index.expr import ZERO, conjunction, const, constant_value
 from texpr.grammar.index.linear import linear
+from texpr.grammar.source import Span
 from texpr.grammar.types import BF16, F16, F32
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.draft import Draft
@@ -46,12 +47,25 @@ def in_pairs(
     if not isinstance(read, Read) or read.dtype not in (F16, BF16) or read.buffer not in tile.registers.values():
         return nodes
     pairs = _pairs(draft, tile, update, read, serial, digits)
+    return in_whole_runs(draft, tile, extent, serial, pairs, nodes, update.span)
+
+
+def in_whole_runs(
+    draft: Draft,
+    tile: RowTile,
+    extent: IndexExpr,
+    serial: tuple[Digit, ...],
+    whole: tuple[Node, ...],
+    nodes: tuple[Node, ...],
+    span: Span,
+) -> tuple[Node, ...]:
+    """What a run of the row does where it is `whole`, and the nodes of any run, where some may be cut."""
+    if tile.outside is not None:
+        return whole
     if tile.lead is None and linear(extent).is_multiple(tile.width, draft.problem.divisors):
-        return pairs
-    whole = _whole(draft, tile, extent, serial)
-    if whole is None:
-        return nodes
-    return (Guard(condition=whole, body=pairs, orelse=nodes, padding=True, span=update.span),)
+        return whole
+    sure = _whole(draft, tile, extent, serial)
+    return nodes if sure is None else (Guard(condition=sure, body=whole, orelse=nodes, padding=True, span=span),)
 
 
 def _whole(draft: Draft, tile: RowTile, extent: IndexExpr, serial: tuple[Digit, ...]) -> Condition | None:

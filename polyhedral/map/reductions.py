@@ -65,6 +65,7 @@ from texpr.polyhedral.map.updates import (
     local_of,
 )
 from texpr.polyhedral.map.vectors import Element, along
+from texpr.polyhedral.map.winning import winner
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -95,16 +96,10 @@ def split(
 ) -> tuple[Node, ...]:
     """A `seq` over the block's threads. Those around it that do nothing else are loops of each thread, in which `loads`
     come first: threads combine once, at their end."""
-    extent = constant_value(seq.extent)
-    inside = None
-    from_line = team.tile is not None and team.tile.lead is not None
-    if extent is None or (extent % team.covered and not from_line):
-        inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
-    rounds = ceildiv(at_least_zero(seq.extent), team.covered) if team.tile is None else const(team.tile.rounds)
+    rounds, inside = _rounds(team, seq)
     found = reduction(draft.kernel, (*outer, seq)[0], seq.index)
     assert found is not None, "what is shared out has been checked"
-    turns = most(product((rounds, *(at_least_zero(loop.extent) for loop in outer))), size_ranges(draft.kernel))
-    short = turns is not None and turns * team.width <= CHAIN
+    short = _is_short(draft, team, product((rounds, *(at_least_zero(loop.extent) for loop in outer))))
     parts = [_part(draft, update, short=short) for update in found.updates]
     nodes = (*loads, *_partial(draft, team, seq, seq.body, parts, (), rounds, inside))
     for loop in reversed(outer):
@@ -112,6 +107,23 @@ def split(
     nodes = (*_starts(parts), *nodes, *_combined(draft, team, parts))
     some = where_some(loop.extent for loop in found.loops)
     return nodes if some is None else (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
+
+
+def _rounds(team: Team, seq: Seq) -> tuple[IndexExpr, Condition | None]:
+    """How many runs each thread has of a loop, and what cuts those that are none."""
+    extent, inside = constant_value(seq.extent), None
+    from_line = team.tile is not None and team.tile.lead is not None
+    if extent is None or (extent % team.covered and not from_line):
+        inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
+    if team.tile is not None:
+        return const(team.tile.rounds), inside
+    return ceildiv(at_least_zero(seq.extent), team.covered), inside
+
+
+def _is_short(draft: Draft, team: Team, rounds: IndexExpr) -> bool:
+    """Whether no thread's part of a sum has many terms, in so many rounds."""
+    turns = most(rounds, size_ranges(draft.kernel))
+    return turns is not None and turns * team.width <= CHAIN
 
 
 def shared_out(
@@ -129,8 +141,7 @@ def shared_out(
     """The body's updates over the loop's index, a sum of `places` (of blocks, and the serial `stride`), `rounds` of a
     serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and `inside`
     cuts what is no iteration."""
-    turns = most(rounds, size_ranges(draft.kernel))
-    short = stride is None and not around and turns is not None and turns * team.width <= CHAIN
+    short = stride is None and not around and _is_short(draft, team, rounds)
     parts = [_part(draft, update, short=short) for update in updates]
     nodes = _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
     return (*_starts(parts), *nodes, *_combined(draft, team, parts))
@@ -194,6 +205,7 @@ def _partial(
         name = draft.names.fresh(f"{index}_serial")
         own = (Digit(name=name, index=index, weight=team.covered, radix=rounds, stride=ONE, place=Place.SERIAL),)
     tile = team.tile
+    won = winner(draft, tile, loop, parts, team.outer, digits) if team.width > 1 and own else None
     line = tile.line(own) if tile is not None else None
     run = make_run(draft, index, loop.extent, team.width, loop.span, line) if team.width > 1 else None
     reading = changed(body, lambda stmt: _into(parts, stmt))
@@ -202,10 +214,17 @@ def _partial(
     if run is not None:
         held, origin = (tile.elements(index), tile.origin(index)) if tile is not None else ((), None)
         found = along(draft.problem, body, index, (*team.outer, index), held, origin).vectors(team.width)
-        spare = _unmoved(parts, {*held, *(wide.element for wide in found.wide if wide.loads)})
+        zeros = {wide.element for wide in found.wide if wide.loads}
+        if tile is None or tile.outside is None:
+            spare = _unmoved(parts, {*held, *zeros})
+        else:
+            spare = tuple(part.registers[0].buffer for part in parts)
         nodes, first = in_run(draft, run, found, nodes, digits, spare), run.first
         if tile is not None:
-            nodes = in_pairs(draft, tile, reading, loop.extent, own, digits, nodes)
+            if won is None:
+                nodes = in_pairs(draft, tile, reading, loop.extent, own, digits, nodes)
+            else:
+                nodes = won.in_run(run, own, nodes)
             nodes = (*tile.at_hand(draft, loop, run, own, shares), *nodes)
     if inside is not None:
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
@@ -218,7 +237,7 @@ def _partial(
     for define, digit in around:
         nodes = (_serial(digit, (define, *nodes), loop.span),)
     draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
-    return nodes
+    return nodes if won is None else (*won.started(), *nodes, *won.searched())
 
 
 def _unmoved(parts: Sequence[Part], zeros: Collection[Element]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from texpr.grammar.ast import (
     Compare,
     CompareOp,
     Condition,
+    Const,
     IndexExpr,
     IndexVar,
     Kernel,
@@ -64,7 +65,8 @@ class RowTile:
     """`rounds` runs of `width` neighbours of each element, in the registers of that name, in which the threads cover so
     many iterations. The runs are counted from a line of memory where there is an index `lead`. Those that are `packed`
     stay so: a thread has no register for each of their elements. Where the row lies in `slots` of each
-    thread, named by registers, these have the run at hand; the `first` loop over it waits for them."""
+    thread, named by registers, these have the run at hand; the `first` loop over it waits for them. What is no element
+    of the row is `outside`, if that is a value that changes nothing, else 0."""
 
     registers: Mapping[RowElement, str]
     rounds: int
@@ -75,6 +77,7 @@ class RowTile:
     packed: frozenset[str] = frozenset()
     slots: Mapping[str, str] = field(default_factory=dict)
     first: str = ""
+    outside: Const | None = None
 
     @property
     def begin(self) -> IndexExpr:
@@ -169,7 +172,7 @@ class RowTile:
         return Within(
             begin=ZERO if self.lead is None else subtract(ZERO, first),
             end=subtract(loop.extent, first),
-            other=nothing(draft.buffers[next(iter(self.registers.values()))].dtype, loop.span),
+            other=self.outside or nothing(draft.buffers[next(iter(self.registers.values()))].dtype, loop.span),
             part=part,
             whole=rounds_inside(draft.kernel, loop.extent, self.covered),
         )
@@ -191,12 +194,20 @@ class RowTile:
 
 
 def make_tile(
-    draft: Draft, row: Row, held: Held, width: int, threads: int = 1, *, bound: bool = False, wrote: bool = False
+    draft: Draft,
+    row: Row,
+    held: Held,
+    width: int,
+    threads: int = 1,
+    *,
+    bound: bool = False,
+    wrote: bool = False,
+    outside: Const | None = None,
 ) -> RowTile:
     """The registers of a row, in the draft, or the slots of so many threads; `bound`: those of a thread are as few as
     several blocks leave it. It does well then with one run at a time, which a condition before each of them keeps apart
     (cross entropy of 8192 x 32000 in f32 takes 54 registers so, else 72, and runs at .99, not .86); but for narrow rows
-    that no loop `wrote`."""
+    that no loop `wrote`. `outside`: what changes nothing that the loops make of the row's only array."""
     registers, slots = dict[RowElement, str](), dict[str, str]()
     for element in held.elements:
         buffer = draft.kernel.buffer(element[0])
@@ -221,6 +232,7 @@ def make_tile(
         packed=frozenset(narrow if bound and not row.line and not row.slots else ()),
         slots=slots,
         first=row.indices[0],
+        outside=outside if row.line and len(registers) == 1 else None,
     )
 
 
@@ -253,7 +265,8 @@ def _load(
     draft: Draft, tile: RowTile, element: RowElement, index: str, shares: Shares, loop: Seq | Par, of: str
 ) -> Copy:
     """The loads of an element, as wide as its layout lets them be; into slots those `of` one part, by its name. What
-    lies before a line's row and behind it is 0, so that who does not ask where the row ends computes with something."""
+    lies before a line's row and behind it is 0, or what is outside, so that who does not ask where the row ends has
+    something to compute with."""
     fresh, dtype = draft.names.fresh, draft.kernel.buffer(element[0]).dtype
     element_here = named(element, index)
     width = min(tile.width, element_width(draft.problem, element_here, index, tile.origin(index)))
@@ -270,7 +283,7 @@ def _load(
     turned = in_turn(element[1], ROW.name, start, here)
     array = View(buffer=element[0], subscripts=at(turned, ROW.name, add(start, here)), dtype=dtype)
     known = constant_value(loop.extent)
-    none = nothing(dtype, loop.span)
+    none = tile.outside or nothing(dtype, loop.span)
     within = None
     if tile.lead is not None or known is None or known % covered:
         own = tile.lead is None and not funnel  # no access has a chunk that another one has, too

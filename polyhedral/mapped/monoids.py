@@ -14,6 +14,7 @@ statements.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import add, gt, lt, mul
 from typing import TYPE_CHECKING, Any
@@ -79,6 +80,13 @@ def _scalar(
 
 
 _lowest, _highest = (partial(first_of, op) for op in (AccOp.MAX, AccOp.MIN))
+
+
+def _number(name: str, start: Callable[[DType], float], choose: Callable[[Array, Array], Array]) -> Monoid:
+    """The greatest or least of those that are numbers, or the value to start from: what comparisons alone would leave,
+    which hold for no NaN. 0 and -0 are alike."""
+    plain = _scalar(name, start, choose, _exact)
+    return replace(plain, lift=lambda x, index: (choose(x, np.full_like(x, start(_like(x)))),))
 
 
 def _like(x: Array) -> DType:
@@ -181,6 +189,8 @@ _CATALOGUE: Sequence[Monoid] = (
     _scalar("Product", lambda dtype: 1, mul, _product_error),
     _scalar("Greatest", _lowest, lambda a, b: np.maximum(a, b), _exact),
     _scalar("Least", _highest, lambda a, b: np.minimum(a, b), _exact),
+    _number("GreatestNumber", _lowest, lambda a, b: np.fmax(a, b)),
+    _number("LeastNumber", _highest, lambda a, b: np.fmin(a, b)),
     Monoid(
         name="ScaledSum",
         components=("greatest", "sum"),

@@ -109,6 +109,8 @@ _SEQUENTIAL = {
     "Product": _folded(lambda dtype: 1, np.multiply),
     "Greatest": _folded(_limit(True), np.maximum),
     "Least": _folded(_limit(False), np.minimum),
+    "GreatestNumber": _folded(_limit(True), np.fmax),
+    "LeastNumber": _folded(_limit(False), np.fmin),
     "ScaledSum": _scaled_sum,
     "FirstGreatest": _pick(operator.gt, _limit(True)),
     "LastGreatest": _pick(operator.ge, _limit(True)),

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from emitted import Emitted
@@ -12,11 +13,13 @@ from pick_programs import odd_data, pick_program
 from stages import mapped
 from test_parted import with_launch_name
 
+import texpr
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.interpret.stage import interpret
 from texpr.grammar.numerics import storage
-from texpr.polyhedral.mapped.candidate import Candidate, Parted
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Parted, Row
 from texpr.polyhedral.mapped.operators import Reduce
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import launches, located
 from texpr.polyhedral.simulate.stage import simulate
@@ -52,6 +55,7 @@ def monoids(program: MappedProgram) -> set[str]:
     return {p.node.monoid for x in launches(program.host) for p in located(x.body) if isinstance(p.node, Reduce)}
 
 
+NUMBERS = {"GreatestNumber", "LeastNumber"}  # of a run
 PICKS = {"FirstGreatest", "LastGreatest", "FirstLeast", "LastLeast"}
 SIZES = ((1, 1), (3, 64), (2, 301), (167, 5), (270, 70), (5, 131))
 
@@ -124,7 +128,7 @@ def test_a_pick_is_known_by_what_it_does(name: str) -> None:
     body, monoid = PICKED[name]
     text = ROWS.format(body=body).replace(") {", ") where N >= 4 {", 1)
     program = mapped(text)
-    assert monoids(program) == {monoid}
+    assert monoids(program) - NUMBERS == {monoid}
     for sizes in ({"M": 3, "N": 70}, {"M": 2, "N": 133}):
         check(program, sizes, 5)
 
@@ -321,3 +325,54 @@ def test_the_text_of_picks_is_right_on_the_cpu_in_every_order() -> None:
             assert one.run(module, arrays, seed) is None
             for name, found in expected.items():
                 assert arrays[name].tobytes() == found.tobytes(), (one.source, name)
+
+
+NARROW = """kernel k(X: {t}[3, {n}], I: i64[3], V: f32[3]) {{
+    par 3 i {{
+        new best: f32
+        new at: i64
+        best = {start}
+        at = 7
+        seq {n} j {{ if f32(X[i, j]) {op} best {{ best = X[i, j]; at = j }} }}
+        I[i] = at
+        V[i] = best
+    }}
+}}"""
+
+
+@pytest.mark.parametrize("slots", [False, True])
+@pytest.mark.parametrize(
+    ("t", "n", "op"), [("bf16", 1027, ">"), ("f16", 2048, ">"), ("bf16", 2052, "<"), ("f16", 777, "<")]
+)
+def test_the_run_that_wins_has_what_is_picked(t: str, n: int, op: str, slots: bool) -> None:
+    """Rows of ties, of signed zeros, of infinities and of NaN, counted from a line or from their first element."""
+    text = NARROW.format(t=t, n=n, op=op, start="-inf" if op == ">" else "inf")
+    program = mapped(text)
+    assert isinstance(program.candidate, Candidate)
+    (name,) = program.candidate.launches
+    row = Row(indices=("j",), line=128 if n % 8 else 0, slots=slots)
+    memory = dict.fromkeys(("best", "at", "condition"), Memory.REG)
+    forced = Blocks(threads=64, grid=("i",), shared_out=("j",), widths={"j": 8}, rows=(row,), memory=memory)
+    program = mapped(text, choices=Candidate(launches={name: forced}))
+    assert monoids(program) & NUMBERS
+    dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}[t]
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x = rng.integers(-3, 4, (3, n)).astype(dtype)
+        x[rng.random((3, n)) < 0.2] = np.nan
+        x[rng.random((3, n)) < 0.2] = -0.0
+        x[0] = (-np.inf, np.nan, np.inf, x[0], 0.0, x[0])[seed]
+        x[1, :: 9 if seed % 2 else n] = np.inf if op == "<" else -np.inf
+        given = {"X": x, "I": np.zeros(3, np.int64), "V": np.zeros(3, np.float32)}
+        expected = interpret(program.kernel, given).outputs
+        got = simulate(program, given, seed=seed)
+        for output in ("I", "V"):
+            assert got[output].tobytes() == expected[output].tobytes(), (seed, output, got[output], expected[output])
+        if seed == 3 and slots and t == "bf16":
+            compiled = texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=program.candidate)
+            compiled(**given)
+            assert given["I"].tolist() == expected["I"].tolist()
+
+
+def test_picks_of_the_last_of_equal_values_ask_each_element() -> None:
+    assert not monoids(mapped(NARROW.format(t="bf16", n=1027, op=">=", start="-inf"))) & NUMBERS

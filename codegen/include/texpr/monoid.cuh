@@ -30,10 +30,25 @@ TX_FN T highest() {
   }
 }
 
-// One value, combined by an operator of update.cuh. Of narrow floats only the greatest and the least: nothing is rounded.
+// The greater or the lesser of two, of which one that is no number is none.
+struct MaxNumber {
+  template <class V>
+  static TX_FN V apply(V a, V b) {
+    return a > b || b != b ? a : b;
+  }
+};
+struct MinNumber {
+  template <class V>
+  static TX_FN V apply(V a, V b) {
+    return a < b || b != b ? a : b;
+  }
+};
+
+// One value, combined by an operator of update.cuh, or by one of these. Of narrow floats only the greatest and the least: nothing is rounded.
 template <class T, class Op>
 struct Scalar {
-  static_assert(!is_narrow<T> || (sizeof(T) == 2 && (same<Op, Max> || same<Op, Min>)), "a sum of narrow floats is wider");
+  static constexpr bool kChooses = same<Op, Max> || same<Op, Min> || same<Op, MaxNumber> || same<Op, MinNumber>;
+  static_assert(!is_narrow<T> || (sizeof(T) == 2 && kChooses), "a sum of narrow floats is wider");
   using Partial = T;
   static constexpr bool kSymmetric = true;
   static TX_FN T lift(T x) { return x; }
@@ -54,6 +69,10 @@ struct Scalar {
     if constexpr (same<T, bf16> && same<Op, Min>) asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
     if constexpr (same<T, f16> && same<Op, Max>) asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
     if constexpr (same<T, f16> && same<Op, Min>) asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, bf16> && same<Op, MaxNumber>) asm("max.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, bf16> && same<Op, MinNumber>) asm("min.bf16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, f16> && same<Op, MaxNumber>) asm("max.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
+    if constexpr (same<T, f16> && same<Op, MinNumber>) asm("min.f16x2 %0, %1, %2;" : "=r"(both) : "r"(a), "r"(b));
     return both;
 #else
     Packed<T, 2> x, y;
@@ -78,6 +97,20 @@ struct Greatest : Scalar<T, Max> {
 template <class T>
 struct Least : Scalar<T, Min> {
   static TX_FN T identity() { return highest<T>(); }
+};
+
+// The same of those that are numbers: a NaN is no element.
+template <class T>
+struct GreatestNumber : Scalar<T, MaxNumber> {
+  using Scalar<T, MaxNumber>::combine;
+  static TX_FN T identity() { return lowest<T>(); }
+  static TX_FN T lift(T x) { return combine(x, identity()); }
+};
+template <class T>
+struct LeastNumber : Scalar<T, MinNumber> {
+  using Scalar<T, MinNumber>::combine;
+  static TX_FN T identity() { return highest<T>(); }
+  static TX_FN T lift(T x) { return combine(x, identity()); }
 };
 
 // The greatest value and the sum of exp(value - greatest).
