@@ -43,6 +43,7 @@ class Rules:
 
     def __init__(self, points: Points) -> None:
         self.points = points
+        self.behind_queue = {n for n, launch in enumerate(points.trace.launches) if waits_for_queue(launch)}
         self.findings = Findings()
         self.gates = Gates(points, self.findings)
         self.slots = SlotRules(points, self.findings)
@@ -71,7 +72,7 @@ class Rules:
                 self.points.graph.edge(self.points.over(number - 1), self.points.begin(number, block))
 
     def _event(self, number: int, event: Event) -> None:
-        if isinstance(event.node, Operator) and waits_for_queue(self.points.trace.launches[event.launch]):
+        if event.launch in self.behind_queue and isinstance(event.node, Operator):
             self._after_queue(event.node, number, event)
         match event.node:
             case Barrier() as node:

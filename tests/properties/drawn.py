@@ -115,7 +115,7 @@ def drawn(problem: Problem, chance: random.Random, count: int) -> Iterator[Candi
     """Candidates of the space; what may begin early does, in some."""
     space = list(candidates(problem))
     for candidate in chance.sample(space, min(count, len(space))):
-        early = frozenset(name for name in able(problem) if chance.random() < 0.7)
+        early = frozenset(name for name in able(problem, candidate.launches) if chance.random() < 0.7)
         yield replace(candidate, early=early)
 
 

@@ -11,6 +11,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -97,8 +98,18 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
     )
     own = replace(own, alternate=draw.random() < 0.4 and own.tile[choice.along] <= 96)  # also of two sums
     sizes = {"M": 8 * draw.randint(1, 12), "N": 8 * draw.randint(1, 12), "K": 8 * draw.randint(1, 10)}
-    candidate: Candidate = replace(found, launches={name: own})
-    return kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, **sizes).mapping.program
+    if not own.alternate and draw.random() < 0.5:
+        beside = draw.choice((1, 2))
+        tile = {choice.across: draw.choice((128, 256)), choice.along: draw.choice((32, 48, 64, 80))}
+        high = replace(own, tile=tile, high=2, abreast=beside, cluster=1, persistent=beside * draw.choice((1, 2)))
+        with suppress(texpr.TExprError):  # refused where the result goes back in no boxes, say
+            return _built(kernel, replace(found, launches={name: high}), sizes)
+    return _built(kernel, replace(found, launches={name: own}), sizes)
+
+
+def _built(kernel: texpr.Kernel, candidate: Candidate, sizes: dict[str, int]) -> MappedProgram:
+    program: MappedProgram = kernel.compile("cuda:sm_90a", stop_after="map", mapping=candidate, **sizes).mapping.program
+    return program
 
 
 def _shared(text: str, draw: random.Random, found: Candidate) -> MappedProgram:
