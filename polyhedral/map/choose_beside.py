@@ -11,12 +11,12 @@ rows asks a quarter for it. On an H200 the product above runs at .77 of a read i
 Of few rows times many a thread has sums of both, so that a weight is converted and scaled once for eight of them, and
 no launch before makes an array of the scaled ones. On an H200 with cold caches, W of i8 (which a sum that only reads
 takes 6.1 us for): 2 rows 8.6 us, 4 rows 10.1, 8 rows 15, where an array took 85; 16 rows, as two times 8, 25 and 87.
-Scaled by group one row takes 8.4 us (23 in a block for each n, which read a scale for each weight), 8 rows 16.9.
+Scaled by group one row takes 8.5 us (23 in a block for each n, which read a scale for each weight), 8 rows 15.9.
 
     par 8 m, 4096 n { Y[m, n] = sum 4096 k { X[m, k] * bf16(f32(W[k, n]) * s[k / 32, n]) } }      8 rows m and 4 rows n
 
 Where weights lie across the sum, lanes are on the rows n, and a thread has 8 iterations of the sum: such weights of i8
-take 8.9 us of 1 row, 9.9 of 2, 11.6 of 4, 16.8 of 8 and 24 of 16, where an array and tensor cores took 25 of any. In
+take 7.9 us of 1 row, 9.1 of 2, 10.8 of 4, 15.6 of 8 and 23.5 of 16, where an array and tensor cores took 25 of any. In
 f32, 3 rows of 4096 x 4096 run at .92 of a sum that only reads W, 8 rows at .82.
 """
 

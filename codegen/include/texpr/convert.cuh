@@ -120,9 +120,10 @@ TX_FN T narrow(From x) {
     asm("cvt.rn.f16.f64 %0, %1;" : "=h"(bits) : "d"(x));
     return f16{bits};
   } else if constexpr (same<T, bf16> && same<From, f32>) {
-    u32 pair;  // of one alone the instruction has a quarter of the rate
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
-    return bf16{static_cast<u16>(pair)};
+    u32 pair;  // of one alone the instruction has a quarter of the rate; as the upper half it is what f32 widens it to
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
+    __builtin_assume((pair & 0xffff) == 0);
+    return bf16{static_cast<u16>(pair >> 16)};
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
   } else if constexpr (same<T, f8e4m3> && same<From, f32>) {
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(x));
@@ -189,6 +190,8 @@ TX_FN To cast(From x) {
     return x != static_cast<From>(0);
   } else if constexpr (is_narrow<To> && is_float<From>) {
     return narrow<To>(x);
+  } else if constexpr (is_narrow<To> && sizeof(From) <= 2) {
+    return narrow<To>(static_cast<f32>(x));  // f32 has all of them
   } else if constexpr (is_narrow<To>) {
     return round_to_narrow<To>(sticky_f64(x));
   } else if constexpr (is_integer<To> && is_float<From>) {

@@ -45,7 +45,7 @@ TX_ON_ELEMENTS(sigmoid)
 template <class To, class A, IfElements<A> = 0>
 TX_FN To cast(const A& a) {
 #if !defined(TX_HOST)
-  if constexpr (same<To, f32> && is_byte_in_word<A>) return a.as_f32();
+  if constexpr (is_byte_in_word<A> && (same<To, f32> || is_narrow<To>)) return cast<To>(a.as_f32());
 #endif
   return cast<To>(value_of(a));
 }
