@@ -238,7 +238,7 @@ class _Finder:
             answer = _Answer(scope=scope, met=met, distance=far)
         if answer.met is not None and far is not None:
             with self._within_steps(span, width):
-                answer = replace(answer, distance=least_distance(chain(same_warps, across_lanes(met)), carried))
+                answer = replace(answer, distance=least_distance(chain(same_warps, across_lanes(met)), met, carried))
         return answer
 
     def _together(self, first: isl.Map, second: isl.Map) -> isl.Map:

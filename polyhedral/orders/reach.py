@@ -68,17 +68,27 @@ def _apart(pairs: isl.Map, from_end: int) -> Iterator[isl.Map]:
     yield pairs.order_gt(*place)
 
 
-def least_distance(parts: Iterable[isl.Map], loop: int) -> int:
-    """The fewest iterations of a loop that lie between instances, which have one at least: no more than one is less."""
+def least_distance(parts: Iterable[isl.Map], whole: isl.Map, loop: int) -> int:
+    """The fewest iterations of a loop that lie between instances of all parts, which have one at least: less than one
+    they are never, nor less than between any of the `whole`."""
     least: int | None = None
+    bound = 1
     for pairs in parts:
         if pairs.is_empty():
             continue
-        for side in (IN, OUT):
-            pairs = pairs.project_out(side, loop + 1, pairs.dim(side) - loop - 1).project_out(side, 0, loop)
-        (own,) = isl.least_point(pairs.deltas().project_out_all_params())
-        if own == 1:
+        own = _distance(pairs, loop)
+        if least is None and own > bound:
+            bound = _distance(whole, loop)
+        if own == bound:
             return own
         least = own if least is None else min(least, own)
     assert least is not None, "some instances meet"
     return least
+
+
+def _distance(pairs: isl.Map, loop: int) -> int:
+    """The fewest iterations of a loop that lie between any of these."""
+    for side in (IN, OUT):
+        pairs = pairs.project_out(side, loop + 1, pairs.dim(side) - loop - 1).project_out(side, 0, loop)
+    (found,) = isl.least_point(pairs.deltas().project_out_all_params())
+    return found
