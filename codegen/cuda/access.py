@@ -16,8 +16,9 @@ from texpr.codegen.cuda.expr import Surroundings, Value, emit_value
 from texpr.codegen.cuda.held import register
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.tiles import check_corner
-from texpr.grammar.ast import Gather, IndexBinary, IndexOp, Read, Subscript
+from texpr.grammar.ast import Gather, IndexBinary, IndexOp, IndexVar, Read, Subscript
 from texpr.grammar.diagnostics import fail
+from texpr.grammar.index.expr import ZERO, const, multiply, names
 from texpr.grammar.index.linear import linear, rejoined
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
@@ -25,10 +26,11 @@ from texpr.grammar.walk import walk
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import coordinate
 from texpr.polyhedral.layout.value import Layout, Unit
-from texpr.polyhedral.mapped.places import Place
+from texpr.polyhedral.mapped.places import Memory, Place
 from texpr.polyhedral.mapped.views import View
 
 CHUNK_WORDS = 4  # of 4 bytes in 16
+SEVERAL_LOOPS = 2  # unrolled, in which an access stands so often that the sum of each takes NVRTC a tenth of its time
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,28 @@ class Access:
         """The accessor of an element and its number there, for the next line; before the XOR where not `mixed`."""
         own, where = self.place(name, subscripts, writes=writes, mixed=mixed)
         return own, self.out.use(where)
+
+    def apart(self, view: View, *, writes: bool) -> tuple[str, str]:
+        """The same as a sum of two, of which the second has what is a number once loops are unrolled, where several of
+        these make many accesses of one: what they have alike is one address, and each adds a number to it."""
+        tensor, unrolled, plain = self.tensors[view.buffer], self.cursor.stand.unrolled, view.plain
+        straight = tensor.layout.xor is None and {*tensor.layout.units} == {Unit.ADDRESS}
+        in_memory = straight and self.frame.buffer(view.buffer).memory is Memory.GLOBAL
+        if len(unrolled) < SEVERAL_LOOPS or plain is None or not in_memory:
+            return self.number(view.buffer, view.subscripts, writes=writes)
+        first = linear(self.cursor.written_out(coordinate(tensor.layout, Unit.ADDRESS, plain)))
+        behind = linear(ZERO)
+        loops = sorted(unrolled & names(first.expression()))
+        for name in loops:
+            step = first.coefficient(name)
+            if step is None:
+                return self.number(view.buffer, view.subscripts, writes=writes)
+            first, behind = first.without(name), behind + linear(multiply(const(step), IndexVar(name=name)))
+        parts = [self.cursor.term(form.expression()) for form in (first, behind)]
+        if len(loops) < SEVERAL_LOOPS or first.value is not None or parts[1].wide:
+            return self.number(view.buffer, view.subscripts, writes=writes)
+        self.touched = True
+        return tensor.name, f"tx::apart({', '.join(map(self.out.use, parts))})"
 
     def room(self, name: str) -> str:
         """How many elements an array has room for, for the next line."""

@@ -11,7 +11,7 @@ from typing import assert_never
 
 from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access
-from texpr.codegen.cuda.copies import Pieces, copy_call, copy_form
+from texpr.codegen.cuda.copies import Pieces, check_plain, copy_call, copy_form
 from texpr.codegen.cuda.cursor import Cursor
 from texpr.codegen.cuda.expr import Value, emit_value
 from texpr.codegen.cuda.frame import Frame
@@ -24,7 +24,6 @@ from texpr.codegen.cuda.statements import bind, declared, statement
 from texpr.codegen.cuda.sync import Syncs
 from texpr.codegen.cuda.tiles import tile_call
 from texpr.codegen.cuda.wide import (
-    check_plain,
     chunk_call,
     chunk_row,
     fill_call,
@@ -110,11 +109,8 @@ class _Body:
     def _node(self, node: Node, begins: Set[str] = frozenset()) -> None:
         cursor, access = self.cursor, self.access
         match node:
-            case Define(index=name, digits=digits, offset=offset):
-                total = ix.constant(0)
-                for digit in digits:
-                    total = ix.add(total, ix.mul(ix.constant(digit.weight), cursor.scope.indices[digit.name]))
-                cursor.declare(name, ix.add(total, cursor.term(offset)))
+            case Define(index=name):
+                cursor.define(name, node.value)
             case Loop():
                 self._loop(node)
             case Guard():

@@ -293,6 +293,16 @@ def _box(copy: Copy, array: View, tile: View, planned: PlannedProgram, ranks: in
     )
 
 
+def check_plain(copy: Copy) -> None:
+    """E0502 for a copy of single elements that asks something of the caches, or of a tensor map."""
+    if copy.clipped:
+        raise fail("E0502", f"{copy.id} copies each element of a clipped box, which is not emitted for CUDA", copy.span)
+    if copy.cache is not Cache.PLAIN:
+        raise fail(
+            "E0502", f"{copy.id} copies each element with a cache hint, which is not emitted for CUDA", copy.span
+        )
+
+
 def copy_call(
     copy: Copy,
     form: Form,

@@ -18,6 +18,7 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.stand import Stand, coordinates
 from texpr.grammar.ast import Condition, IndexExpr
+from texpr.grammar.index.expr import names, substitute
 from texpr.polyhedral.mapped.places import Digit, Place
 from texpr.polyhedral.names import stem
 
@@ -29,6 +30,7 @@ class Cursor:
         self.frame, self.launch, self.out = frame, frame.launch, out
         self.scope = frame.scope
         self.equal: dict[tuple[str, str], ix.Term] = {}
+        self.stepping: dict[str, IndexExpr] = {}  # values of names that count with loops that are unrolled
         named = {
             place: self._named(name, value)
             for place, (name, value) in coordinates(self.launch, frame.warp_size).items()
@@ -39,10 +41,10 @@ class Cursor:
     @contextmanager
     def nested(self, **changes: Any) -> Iterator[None]:
         """A C++ block, in which the stand has these fields."""
-        scope, stand, equal = self.scope, self.stand, self.equal
-        self.stand, self.equal = replace(stand, **changes), dict(equal)
+        scope, stand, equal, stepping = self.scope, self.stand, self.equal, self.stepping
+        self.stand, self.equal, self.stepping = replace(stand, **changes), dict(equal), dict(stepping)
         yield
-        self.scope, self.stand, self.equal = scope, stand, equal
+        self.scope, self.stand, self.equal, self.stepping = scope, stand, equal, stepping
 
     def know(self, name: str, term: ix.Term) -> None:
         """A name of the program is this term from here on."""
@@ -73,6 +75,19 @@ class Cursor:
         if key not in self.equal:
             self.equal[key] = self._named(name, value)
         self.know(name, self.equal[key])
+
+    def define(self, name: str, value: IndexExpr) -> None:
+        """The index has this value from here on, whose names are known."""
+        self.declare(name, self.term(value))
+        known = self.written_out(value)
+        if names(known) & self.stand.unrolled:
+            self.stepping[name] = known
+        else:
+            self.stepping.pop(name, None)
+
+    def written_out(self, expr: IndexExpr) -> IndexExpr:
+        """The same without the names that count with loops that are unrolled, but for their indices."""
+        return substitute(expr, lambda index: self.stepping.get(index.name)) if self.stepping else expr
 
     def _named(self, name: str, value: ix.Term) -> ix.Term:
         own = self.frame.names.new(name)

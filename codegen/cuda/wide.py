@@ -68,7 +68,10 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
         raise refused(copy, "fills registers and does not say what becomes of those that are not wanted")
     layout = access.tensors[view.buffer].layout
     mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
-    own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
+    if copy.access is Access.ALIGNED and copy.within is None:
+        own, where = access.apart(view.first(copy.over), writes=not inside)
+    else:
+        own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=inside)
     plain = copy.cache is Cache.PLAIN or (copy.cache is Cache.READ_ONLY and not access.frame.stays(view.buffer))
     hint = "" if plain else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
@@ -387,16 +390,6 @@ def too_deep(node: Reduce | Scan | LookBack) -> Callable[[Value], str]:
         raise fail("E0506", said, node.span, help="compute parts of it in an elementwise operator before")
 
     return refuse
-
-
-def check_plain(copy: Copy) -> None:
-    """E0502 for a copy of single elements that asks something of the caches, or of a tensor map."""
-    if copy.clipped:
-        raise fail("E0502", f"{copy.id} copies each element of a clipped box, which is not emitted for CUDA", copy.span)
-    if copy.cache is not Cache.PLAIN:
-        raise fail(
-            "E0502", f"{copy.id} copies each element with a cache hint, which is not emitted for CUDA", copy.span
-        )
 
 
 def rest_of(node: Elementwise, inner: Sequence[tuple[str, IndexExpr]]) -> tuple[Node, ...]:

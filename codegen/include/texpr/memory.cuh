@@ -25,6 +25,18 @@ struct NamedAs<const T> {
   static TX_FN Value<T> of(const T& element) { return decode(element); }
 };
 
+// A number of an element as a sum of two: the first is of many accesses, the second a constant once loops are unrolled.
+// What is added to an address is less for a compiler than what is added to the number that the address is made of.
+template <class Index>
+struct Apart {
+  Index first;
+  int behind;
+};
+template <class Index>
+TX_FN Apart<Index> apart(Index first, int behind) {
+  return {first, behind};
+}
+
 // Elements in global or shared memory, one after the other: an index counts them.
 template <class T>
 class Pointer {
@@ -45,6 +57,10 @@ class Pointer {
   template <class Index>
   TX_FN T* address(Index index) const {
     return data_ + index;
+  }
+  template <class Index>
+  TX_FN T* address(Apart<Index> index) const {
+    return data_ + index.first + index.behind;
   }
   // Where an element lies, for copies that begin there.
   template <class Index>

@@ -17,6 +17,11 @@ TX_ONCE void found_unwanted(const char* name, i64 index, Here here) {
 
 }  // namespace host
 
+template <class Index>
+inline Index apart(Index first, int behind) {
+  return first + behind;
+}
+
 template <int kCount, Cache, class Memory>
 inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, int first, int last, Here here) {
   VectorOf<Memory, kCount> v;
