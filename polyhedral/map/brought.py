@@ -249,8 +249,16 @@ class Brought:
         ahead, count = self.block.choice.ahead, self.block.choice.each[self.side]
         return add(multiply(const(count), combine(IndexOp.MOD, deep, const(ahead))), own)
 
-    def take(self, slot: IndexExpr, deep: IndexExpr) -> Node:
-        """What a thread's products of a number need, from a slot of the tile."""
+    def zeros(self, deep: IndexExpr) -> Node:
+        """Zeros in place of what a thread's products of a number need."""
+        own, id = self.block.draft.names.fresh(f"{self.ways[self.side]}_none"), self._id("none")
+        there = (self.held(deep, IndexVar(name=own)),)
+        leaf = Bind(id=id, buffer=self.part, subscripts=there, value=zero(self.block.one.dtype), span=self.block.span)
+        over = ((own, const(self.block.choice.each[self.side])),)
+        return Elementwise(id=id, leaves=(leaf,), over=over, digits=self.block.digits)
+
+    def take(self, slot: IndexExpr, deep: IndexExpr, turn: IndexExpr) -> Node:
+        """What a thread's products of a number need, from a slot of the tile to the registers of its turn."""
         block, count = self.block, square(self.block.one)
         squares = block.choice.each[self.side] // count
         name, element = (block.draft.names.fresh(f"{self.ways[self.side]}_{word}") for word in ("square", "element"))
@@ -262,7 +270,7 @@ class Brought:
             source=View(buffer=self.tile, subscripts=(slot, deep, place), dtype=block.one.dtype),
             target=View(
                 buffer=self.part,
-                subscripts=(self.held(deep, add(multiply(const(count), number), e)),),
+                subscripts=(self.held(turn, add(multiply(const(count), number), e)),),
                 dtype=block.one.dtype,
             ),
             over=((name, const(squares)), (element, const(count))),

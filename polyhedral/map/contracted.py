@@ -14,7 +14,19 @@
       barrier (block)
       if k_step + 1 < ceildiv(K, 8): A_part, B_part of the next first product
       the last products
-    for i_square < 2, i_row < 4, j_square < 2                             a run of j: C[i, j] = C_sum[…]
+    what the program says around its sums (`contracted_result.py`)
+
+Many sums of whole tiles are made in a loop over a few products (`_turned`), whose text has each part once:
+
+    A_next, B_next from A, B ;  A_part, B_part of the last product before: zeros
+    for k_step < ceildiv(K, 16)
+      slot k_step % 2 of A_tile, B_tile from A_next, B_next
+      if k_step + 1 < ceildiv(K, 16): A_next, B_next from A, B
+      barrier (block)
+      for k_deep < 8, and 0 and 1 in turn
+        A_part, B_part of product 2*k_deep + turn from slot k_step % 2 of A_tile, B_tile
+        each i_own < 8, j_own < 16: C_sum[i_own, j_own] += A_part[…] * B_part[…]    of the product before that one
+    the last products
 
 Beyond the extents the tiles have zeros, whose products add nothing, or nobody stores. A long sum goes over chunks of
 products; the sum of each is added to one in f64. `brought.py` has the way of the factors, `split_sums.py` that of the
@@ -36,7 +48,6 @@ from texpr.grammar.ast import (
     IndexOp,
     IndexVar,
     Read,
-    Stmt,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -44,7 +55,6 @@ from texpr.grammar.index.expr import (
     add,
     ceildiv,
     combine,
-    conjunction,
     const,
     constant_value,
     minimum,
@@ -53,25 +63,21 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.map.brought import Block, Brought, zero
+from texpr.polyhedral.map.contracted_result import Result
 from texpr.polyhedral.map.contracted_tiles import SLOTS, lanes, square
 from texpr.polyhedral.map.contraction import contracted_nest, contraction
 from texpr.polyhedral.map.digits import numbered, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import band_of, launch_of, place_in
-from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import raster_grid
-from texpr.polyhedral.map.runs import in_run, make_run
-from texpr.polyhedral.map.serial import Body
-from texpr.polyhedral.map.side import defined
 from texpr.polyhedral.map.split_sums import Split, met
 from texpr.polyhedral.map.summed import along_steps
 from texpr.polyhedral.map.triangle import meets
-from texpr.polyhedral.map.vectors import Vectors, along
 from texpr.polyhedral.mapped.candidate import Contracted
 from texpr.polyhedral.mapped.operators import Elementwise, Origin
 from texpr.polyhedral.mapped.order import Order
-from texpr.polyhedral.mapped.places import Digit, Place, Scope
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.names import stem
@@ -148,9 +154,9 @@ class _Sums:
         fresh = (node for factor in self.factors for node in factor.fresh)
         sums, total = self._summed()
         if self.split is None:
-            end = self._stored(total)
+            end = Result(self.block).stored(total)
         else:
-            end, order = met(self.block, self.split, total, self.shape, self._stored)
+            end, order = met(self.block, self.split, total, self.shape, Result(self.block).stored)
             self.orders = (order,)
         return (*defines, *fresh, *self._begun(), *sums, *end)
 
@@ -198,7 +204,9 @@ class _Sums:
 
     def _begun(self) -> tuple[Node, ...]:
         """The factors of the first step, and of its first products where a thread has them ahead."""
-        first = (*self._loads(ZERO), *self._stores(ZERO), *(self._takes(ZERO, ZERO) if self._is_ahead else ()))
+        first = self._loads(ZERO)
+        if not self._by_turns:
+            first = (*first, *self._stores(ZERO), *(self._takes(ZERO, ZERO) if self._is_ahead else ()))
         if constant_value(self._steps) is not None:
             return first if self._steps != ZERO else ()
         some = Compare(op=CompareOp.GT, left=self._steps, right=ZERO)
@@ -237,6 +245,8 @@ class _Sums:
 
         loads, stores = where_more(*self._loads(after)), where_more(*self._stores(_slot(add(here, ONE))))
         deep, depth = IndexVar(name=self.deep), self.choice.depth
+        if self._by_turns:
+            return self._turned(steps, loads)
         if self._is_ahead:
             products = self._deep(depth - 1, *self._takes(_slot(here), add(deep, ONE)), self._product("", deep))
             takes = where_more(*self._takes(_slot(add(here, ONE)), ZERO))
@@ -245,9 +255,32 @@ class _Sums:
             body = (loads, self._deep(depth, *self._takes(_slot(here), deep), self._product("", deep)), stores)
         return (Loop(index=self.step, extent=steps, body=body, unroll_by=1, span=self.span),)
 
+    def _turned(self, steps: IndexExpr, loads: Node) -> tuple[Node, ...]:
+        """The same with a few products in a row, each while the factors of the next one come: the last one of a step is
+        made in the next step, of zeros in the first one. What is emitted has each of them once."""
+        deep, slot, ahead = IndexVar(name=self.deep), _slot(IndexVar(name=self.step)), self.choice.ahead
+        zeros = tuple(factor.zeros(ZERO) for factor in self.factors)
+        turn: list[Node] = []
+        for number in range(ahead):
+            next_ = add(multiply(const(ahead), deep), const(number))
+            turn += self._takes(slot, next_, const((number + 1) % ahead))
+            turn.append(self._product("" if number == 0 else "turn", const(number)))
+        turns = const(self.choice.depth // ahead)
+        products = Loop(index=self.deep, extent=turns, body=tuple(turn), unroll_by=1, span=self.span)
+        body = (*self._stores(slot), loads, products)
+        loop = Loop(index=self.step, extent=steps, body=body, unroll_by=1, span=self.span)
+        return (*zeros, loop, self._product("last", ZERO))
+
     @property
     def _is_ahead(self) -> bool:
         return self.choice.ahead > 1
+
+    @property
+    def _by_turns(self) -> bool:
+        """Whether a thread has many sums of whole tiles: then a few products are in a row, in a loop. Where tiles are
+        cut, or sums are few, all of a step in a row are up to 7 % faster."""
+        many = self._is_ahead and self.block.is_whole and prod(self.shape) >= MANY_SUMS
+        return many and self.one.dtype == F32 and self.choice.depth % self.choice.ahead == 0
 
     def _loads(self, step: IndexExpr) -> tuple[Node, ...]:
         """The factors of the products of a step."""
@@ -256,17 +289,13 @@ class _Sums:
     def _stores(self, slot: IndexExpr) -> tuple[Node, ...]:
         return tuple(factor.store(slot) for factor in self.factors)
 
-    def _takes(self, slot: IndexExpr, deep: IndexExpr) -> tuple[Node, ...]:
-        """What a thread needs for its products of a number in a step."""
-        return tuple(factor.take(slot, deep) for factor in self.factors)
+    def _takes(self, slot: IndexExpr, deep: IndexExpr, turn: IndexExpr | None = None) -> tuple[Node, ...]:
+        """What a thread needs for its products of a number in a step, whose turn is as the number says."""
+        return tuple(factor.take(slot, deep, deep if turn is None else turn) for factor in self.factors)
 
     def _deep(self, turns: int, *body: Node) -> Loop:
-        """The products of a step: as many at a time as a thread has factors of, which are its registers by turns."""
-        # A few in a row are compiled in half the time. In whole tiles with many sums they run 1 to 7 % faster; where
-        # tiles are cut, or sums are few, up to 7 % slower.
-        few = self._is_ahead and self.block.is_whole and self.one.dtype == F32 and prod(self.shape) >= MANY_SUMS
-        by = self.choice.ahead if few else None
-        return Loop(index=self.deep, extent=const(turns), body=body, unroll=not few, unroll_by=by, span=self.span)
+        """The products of a step, in a row."""
+        return Loop(index=self.deep, extent=const(turns), body=body, unroll=True, span=self.span)
 
     def _product(self, word: str, deep: IndexExpr) -> Elementwise:
         """The products of a number in a step, each added to its sum."""
@@ -304,95 +333,6 @@ class _Sums:
             origin=Origin.COMBINE if word == "add" else Origin.SOURCE,
             digits=self.block.digits,
         )
-
-    # ---- the way back ----
-
-    def _stored(self, total: str) -> tuple[Node, ...]:
-        """What the program says around its sums, in runs of neighbours."""
-        draft, one, block = self.draft, self.one, self.block
-        count, across, lane = square(one), self.sides[self.choice.across], self.sides[self.choice.along]
-        found = along(draft.problem, self._alone(), lane.index, one.nest.indices).vectors(count)
-        whole = lane.whole(count) == count  # then a run is one of the innermost loop
-        par = lane.loops[-1]
-        index, extent = (par.index, par.extent) if whole else (draft.names.fresh(lane.word), lane.extent)
-        run = make_run(draft, index, extent, count, par.span)
-        loops = {side: self._turns(side, "square", self.choice.each[side] // count) for side in self.sides}
-        row = self._turns(across.index, "row", count)
-        first = {side: multiply(const(count), IndexVar(name=loops[side].name)) for side in loops}
-        sum_ = Read(
-            buffer=total,
-            subscripts=(
-                add(first[across.index], IndexVar(name=row.name)),
-                add(first[lane.index], IndexVar(name=run.vector.name)),
-            ),
-            dtype=draft.buffers[total].dtype,
-            span=self.span,
-        )
-        nodes = self._around(sum_)
-        if one.nest.domain is not None:
-            guard = Guard(condition=one.nest.domain, body=nodes, padding=True, span=self.span)
-            nodes, found = (guard,), Vectors(wide=(), others=0)
-        if not whole:
-            nodes, found = (*defined(lane, IndexVar(name=index)), *nodes), Vectors(wide=(), others=0)
-        body = in_run(draft, run, found, nodes, block.digits)
-        places = {side: add(IndexVar(name=block.corner[side]), self._square(side, loops[side])) for side in loops}
-        number = {across.index: across.index, lane.index: run.first}
-        defines: list[Define] = []
-        for side, offset in ((across, add(places[across.index], IndexVar(name=row.name))), (lane, places[lane.index])):
-            if side.joins and (side is across or whole):
-                number[side.index] = draft.names.fresh(side.word)
-                defines.append(Define(index=number[side.index], digits=(), offset=offset))
-                of_first = {lane.index: run.first} if side is lane else {}
-                defines += defined(side, IndexVar(name=number[side.index]), of_first)
-            else:
-                defines.append(Define(index=number[side.index], digits=(), offset=offset))
-        cut = [
-            Compare(op=CompareOp.LT, left=IndexVar(name=number[side.index]), right=side.extent)
-            for side in one.blocked
-            if side.index in number and block.cut(side)
-        ]
-        if cut:
-            body = (Guard(condition=conjunction(cut), body=body, padding=True, span=self.span),)
-        body = (*defines, *body)
-        for digit in (loops[lane.index], row, loops[across.index]):
-            body = (Loop(index=digit.name, extent=digit.radix, body=body, digit=digit, unroll=True, span=self.span),)
-        return body
-
-    def _turns(self, side: str, word: str, count: int) -> Digit:
-        name = self.draft.names.fresh(f"{self.sides[side].word}_{word}")
-        digit = Digit(name=name, index=side, weight=1, radix=const(count), stride=ONE, place=Place.SERIAL)
-        self.draft.digits.append(digit)
-        return digit
-
-    def _square(self, side: str, digit: Digit) -> IndexExpr:
-        """Where a square of a thread's begins in the tile."""
-        squares = constant_value(digit.radix) or 1
-        apart = const(self.choice.tile[side] // squares)
-        return add(IndexVar(name=self.block.at[side]), multiply(apart, IndexVar(name=digit.name)))
-
-    def _alone(self) -> tuple[Stmt, ...]:
-        """The statements around a sum, and its update by what is in a register."""
-        return tuple(
-            stmt
-            if self.one.work.at(stmt) is None
-            else replace(self.one.update, value=zero(self.one.update.value.dtype))
-            for stmt in self.one.work.last
-        )
-
-    def _around(self, sum_: Read) -> tuple[Node, ...]:
-        body = Body(self.draft, hardware=self.one.nest.indices, digits=self.block.digits)
-        nodes: list[Node] = []
-        for stmt in self.one.work.last:
-            if self.one.work.at(stmt) is None:
-                nodes += body.nodes((stmt,))
-                continue
-            update, value = self.one.update, sum_
-            stored = self.draft.buffers[update.buffer].dtype
-            final = body.leaf(replace(update, value=as_type(value, F64 if stored == F64 else self.one.dtype)))
-            out: Node = replace(final, id=f"{update.id}_out", origin=Origin.COMBINE)
-            some = self.one.some
-            nodes.append(out if some is None else Guard(condition=some, body=(out,), span=stmt.span))
-        return tuple(nodes)
 
 
 def _slot(step: IndexExpr) -> IndexExpr:

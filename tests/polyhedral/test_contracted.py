@@ -258,7 +258,7 @@ def ptxas_says(program: MappedProgram, folder: Path) -> str:
 
 def test_a_step_of_products_waits_once() -> None:
     ahead = mapped(SEED, M=2048, N=2048, K=2048)
-    assert len(list(of_kind(only_launch(ahead).body, Barrier))) == 3  # and one where the first factors are taken
+    assert len(list(of_kind(only_launch(ahead).body, Barrier))) == 1  # in the loop
     program = mapped(SEED, M=128, N=128, K=64)
     assert len(list(of_kind(only_launch(program).body, Barrier))) == 2  # one of them in the loop
     wrong = with_launch(program, without_barriers(only_launch(program)))
@@ -302,7 +302,7 @@ def test_a_long_sum_of_products_has_short_chains() -> None:
         program = mapped(SEED, **sizes)
         assert choice(program) is not None
         found = sums(program, {"M": 64, "N": 64, "K": 1 << 20} if not sizes else {})
-        assert found["C"].chain <= CHAIN + 1 and found["C"].partials >= (1 << 20) // CHAIN
+        assert found["C"].chain <= CHAIN + 2 and found["C"].partials >= (1 << 20) // CHAIN
     short = sums(mapped(SEED, M=2048, N=2048, K=CHAIN), {})
     assert short["C"].partials == 1 and "C_total" not in short
 
