@@ -80,7 +80,7 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
         same = held.dtype == view.dtype
         vector = f"take<{count}>" if same else f"rounded<{value_type(view.dtype)}, {count}>"
         given = listed(own, where, f"tx::{vector}({register}, {number})", wanted)
-        which = "_shifted" if copy.access is Access.SHIFTED else "_wanted" if wanted else ""
+        which = _shifted_store(copy) if copy.access is Access.SHIFTED else "_wanted" if wanted else ""
         return f"tx::store{which}{f'<{hint}>' if hint else ''}({given});"
     xor = None if mixed else layout.xor
     place = "" if xor is None else f"tx::Swizzled<{xor.bits}, {xor.base}, {xor.shift}>"
@@ -100,6 +100,13 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else access.shifted});"
+
+
+def _shifted_store(copy: Copy) -> str:
+    """Which of the stores whose lanes lie side by side: of a row's begin, or of a strip that begins in some lane."""
+    if copy.within is None or copy.within.begin == ZERO:
+        return "_shifted"
+    return "_whole_strip" if copy.within.together else "_strip"
 
 
 def _apart_call(copy: Copy, access: Places) -> str:

@@ -31,7 +31,7 @@ from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
 from texpr.polyhedral.map.scan_lines import scan_lines
-from texpr.polyhedral.map.scan_shifted import shifted_along
+from texpr.polyhedral.map.scan_shifted import shifted_along, strip_of
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
 from texpr.polyhedral.map.scanned_fits import MAX_TALL, scanned_fault, takes_neighbours
@@ -62,7 +62,7 @@ FOR_TILES = 64  # registers of a thread that has the next tile's loads on their 
 WIDE, WIDE_BYTES = 4, 256  # warps across, from which on a tile of ragged columns has several of them, so many bytes of
 # a row: its edges share sectors with other blocks (4093 columns of f32: .77, .69 with a warp; bf16: .58, .55 with two)
 SHIFTED_WARPS = 4  # of columns at least, before lanes shift what they move of ragged ones
-# (4093 columns of f32: .790, .776 with single elements; bf16 .623, .582)
+# (4093 columns of f32: .852 in strips, .799 without them, .776 with single elements; bf16 .687, .622, .582)
 MANY = 3  # such scans are enough where they are one in so many of a GPU's threads
 FEW = {ALONG: 3, ACROSS: 2}  # blocks share scans where else one in so many of a GPU's threads, or fewer, had work
 
@@ -87,6 +87,7 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
         if choice is not None and choice.look_back and not choice.widths:
             wide = _with_lanes_across(problem, region, nest, ranges, sizes, found, across, shifts=True)
             if wide is not None and wide.look_back and sizes[across] >= SHIFTED_WARPS * _columns(wide):
+                wide = replace(wide, strip=strip_of(problem, nest, wide, found))
                 choice = wide if _columns(wide) > _columns(choice) else choice
     return choice if choice is not None and scanned_fault(problem, nest, choice) is None else None
 

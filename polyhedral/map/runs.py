@@ -149,7 +149,7 @@ def loads_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tup
     )
 
 
-def stores_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tuple[Node, ...]:
+def stores_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tuple[Copy, ...]:
     """What is stored behind it."""
     return tuple(copy.store(wide, registers[wide.element]) for wide in moved if wide.stores)
 

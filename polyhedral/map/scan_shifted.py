@@ -5,22 +5,45 @@
     if i_first + 16 <= M
       copy X_run[q, e] = X[i_first + q, j_first + e] for q < 16, e < 8, 0 <= e < 4093 - j_first  (shifted)
 
-Rows lie a number of elements apart, so that by how much each is shifted is known where text is unrolled.
+Rows lie a number of elements apart, so that by how much each is shifted is known where text is unrolled. Of a row a
+block may store a strip from one sector of memory to another, so that no two blocks write to the same one; what it has
+less than its columns the next block has, too:
+
+      lead = Y[i, 0] behind a multiple of 32 bytes
+      copy Y[i, j_first + e] = Y_run[q, e] for e < 8, 240*j_block + skip <= j_first + e < 240*j_block + 240 + skip
+                                                                     skip = (16 - lead) % 16, 0 where a row begins
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from texpr.grammar.ast import Compare, CompareOp, Condition, Gather, IndexExpr, IndexVar, Par
-from texpr.grammar.index.expr import ONE, add, conjunction, const, subtract
+from texpr.grammar.ast import Compare, CompareOp, Condition, Gather, IndexExpr, IndexOp, IndexVar, New, Par
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    combine,
+    conjunction,
+    const,
+    constant_value,
+    minimum,
+    multiply,
+    subtract,
+)
+from texpr.grammar.index.interval import Ranges
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.lines import lead_of
+from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.runs import Registers, Run, zero_of
 from texpr.polyhedral.map.scan import Scan
+from texpr.polyhedral.map.scan_work import Scans
 from texpr.polyhedral.map.vectors import (
     ACCESS_BYTES,
     Element,
@@ -37,8 +60,9 @@ from texpr.polyhedral.map.vectors import (
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Scope
 from texpr.polyhedral.mapped.tree import Guard, Loop, Node
-from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.views import View, Within
 from texpr.polyhedral.walk import subscript_names
 
 
@@ -74,6 +98,78 @@ def shifted_along(problem: Problem, nest: Nest, one: Scan, index: str) -> tuple[
         return ()
     aligned = along(problem, one.body, index, (*nest.indices, one.index)).vectors(whole[0].width)
     return () if aligned.whole(whole[0].width) else tuple(whole)
+
+
+def strip_of(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> int:
+    """How many columns a block stores of each row, from one sector to another: all but those of a sector, where its
+    lanes are a warp that shifts what it moves, and it looks back; 0 where it stores all, or writes something else."""
+    moved = shifted(problem, nest, choice, found.scans[0]) if choice.look_back and len(found.scans) == 1 else ()
+    beside = [stmt for stmt in found.stmts if found.at(stmt) is None and not isinstance(stmt, New)]
+    arrays = arrays_of(problem)
+    written = any(e is None or (e.writes and e.element[0] in arrays) for e in events_of(tuple(beside)))
+    if not moved or written or choice.deal[0][1] != problem.target.warp_size:
+        return 0
+    return choice.deal[0][1] * moved[0].width - SECTOR_BYTES // moved[0].dtype.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The strips of a band: each begins at the value of the name `first` and has `count` columns, of which a block
+    stores its `own` ones, from one sector on."""
+
+    draft: Draft
+    columns: Par
+    first: str
+    count: int
+    own: int
+
+    def number(self, extent: IndexExpr) -> IndexExpr:
+        """How many there are."""
+        return add(ONE, at_least_zero(ceildiv(subtract(extent, const(self.count)), self.own)))
+
+    def all_columns(self, ranges: Ranges) -> int:
+        """The columns of all blocks, where a number says how many there are; else those of one."""
+        number = constant_value(self.number(add(ranges[self.columns.index][1], ONE)))
+        return self.count if number is None else self.own * (number - 1) + self.count
+
+    def stores(
+        self, copies: Sequence[Copy], moved: Sequence[Wide], here: str, rows: IndexExpr | None
+    ) -> tuple[Node, ...]:
+        """The stores of what a thread has of a row, from the name `here` on, and where in a sector the row begins;
+        `rows`: how many there are from this one on, where that is not asked."""
+        stored = zip(copies, (wide for wide in moved if wide.stores), strict=True)
+        return tuple(node for copy, wide in stored for node in self._store(copy, wide, here, rows))
+
+    def _store(self, copy: Copy, wide: Wide, here: str, rows: IndexExpr | None) -> tuple[Node, ...]:
+        """A block that is neither the first nor the last one stores whole chunks."""
+        lead, sector = self.draft.names.fresh("lead"), SECTOR_BYTES // wide.dtype.size_bytes
+        node = lead_of(self.draft.problem, lead, wide.element, self.columns.index, SECTOR_BYTES)
+        begin, all_ = IndexVar(name=self.first), const(self.count)
+        skip = combine(IndexOp.MOD, subtract(const(sector), IndexVar(name=lead)), const(sector))
+        left = subtract(self.columns.extent, begin)
+        is_last = minimum(ONE, at_least_zero(subtract(add(all_, ONE), left)))
+        own = add(skip, const(self.own))
+        further = minimum(left, add(own, multiply(const(self.count - self.own), is_last)))
+        some = self._copy(copy, here, minimum(skip, begin), further, rows)
+        inner = conjunction(
+            (
+                Compare(op=CompareOp.LT, left=ZERO, right=begin),
+                Compare(op=CompareOp.LT, left=all_, right=left),
+            )
+        )
+        whole = self._copy(copy, here, skip, own, rows, together=True)
+        whole = replace(whole, id=self.draft.names.fresh(f"{copy.id}_whole"))
+        return node, Guard(condition=inner, body=(whole,), orelse=(some,), uniform=Scope.BLOCK, span=copy.span)
+
+    def _copy(
+        self, copy: Copy, here: str, begin: IndexExpr, end: IndexExpr, rows: IndexExpr | None, *, together: bool = False
+    ) -> Copy:
+        first, strip = IndexVar(name=here), IndexVar(name=self.first)
+        end = end if rows is None else minimum(multiply(const(self.count), rows), end)
+        within = Within(
+            begin=subtract(add(strip, begin), first), end=subtract(add(strip, end), first), together=together
+        )
+        return replace(copy, within=within)
 
 
 def _wide(problem: Problem, element: Element, touches: list[Event], index: str, over: str) -> Wide | None:

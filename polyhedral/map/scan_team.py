@@ -32,6 +32,7 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Carrier, Scan
+from texpr.polyhedral.map.scan_shifted import Strip
 from texpr.polyhedral.map.scan_work import Scans
 from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.candidate import Scanned
@@ -129,6 +130,7 @@ class Team:
         self.groups = choice.threads // self.team
         self.across = next((p for p in self.nest.pars if p.index in choice.widths), None)
         self.width = choice.widths[self.across.index] if self.across is not None else 1
+        self.strip = self._strip() if choice.strip else None
         self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p is self.across}
         self.member = fresh("member")
         own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
@@ -146,6 +148,11 @@ class Team:
         )
         self.standing = tuple(d.name for d in stand.all)
         draft.digits += (*self.band.all, *(stand.all if self.team > 1 else ()))
+
+    def _strip(self) -> Strip:
+        assert self.across is not None, "a thread has neighbours of the band"
+        first, count = self.draft.names.fresh(f"{stem(self.across.index)}_strip"), self.width * self.choice.deal[0][1]
+        return Strip(self.draft, self.across, first, count, self.choice.strip)
 
     def of_thread(self, name: str) -> tuple[IndexExpr, ...]:
         """The place of one of a thread's elements in registers."""

@@ -63,10 +63,10 @@ from texpr.polyhedral.map.scan_loads import in_one, reads_early
 from texpr.polyhedral.map.scan_shifted import AllRows, shifted
 from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
-from texpr.polyhedral.map.scan_units import Registers, parts_of, starts_of
+from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of, starts_of
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Element, Wide, along
-from texpr.polyhedral.mapped.operators import Generic, Origin
+from texpr.polyhedral.mapped.operators import Origin
 from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_nodes
@@ -286,7 +286,7 @@ class Tiles:
         terms = {fold.carrier.update.id: fold for fold in self.folds}
         stmts = tuple(self._as_terms(stmt, terms, turn.place) for stmt in self.scan.terms)
         nodes = Body(self.draft, hardware=self.hardware, digits=self.team.own).nodes(stmts)
-        nodes = map_nodes(nodes, _of_terms)
+        nodes = map_nodes(nodes, of_terms)
         inits: list[Node] = []
         for fold in self.folds:
             if not self._is_sure(fold):
@@ -339,14 +339,22 @@ class Tiles:
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
         stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
         nodes = Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts)
-        inside = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds])
+        inside, asks = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds]), True
         if turn.run is not None:
-            inside += stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
+            copies = stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
+            stores: tuple[Node, ...] = copies
+            if team.strip is not None:
+                body = through(nodes, {e: (name, turn.place) for e, name in self.registers.items()})
+                spare = {*self.registers.values(), *(fold.now for fold in self.folds)}
+                asks = not (self.loaded and is_harmless(self.draft, turn.run, body, spare))
+                rows = None if asks else subtract(self.scan.loop.extent, IndexVar(name=self.scan.index))
+                stores = team.strip.stores(copies, self.moved, turn.run.first, rows)
+            inside += stores
         chunk = turn.round.name if turn.round is not None and team.is_along else self.draft.names.fresh("chunk")
         begins = [node for fold in self.folds for node in self._begin(fold, chunk)]
         if team.is_along:
             return list(self._rounds(turn, inside, begins))
-        return [*begins, *self._rounds(turn, inside)]
+        return [*begins, *self._rounds(turn, inside, asks=asks)]
 
     def _begin(self, fold: Fold, chunk: str) -> list[Node]:
         """The fold of all that is before a thread's chunk."""
@@ -387,11 +395,3 @@ class Tiles:
                 return replace(stmt, body=tuple(self._as_now(s, folds, place) for s in body))
             case _:
                 return stmt
-
-
-def _of_terms(node: Node) -> Node:
-    """A statement that is made for its term, beside the one of the program."""
-    if not isinstance(node, Generic):
-        return node
-    id = f"{node.id}_term"
-    return replace(node, id=id, leaf=replace(node.leaf, id=id), origin=Origin.COMBINE)

@@ -5,13 +5,14 @@ total_slots[q, unit] = total_part[q] + total_lanes[q]                          b
 for each q, each unit: total_start[q] = total_tile where it is one's own ;  total_tile += total_slots[q, unit]
 """
 
+from dataclasses import replace
 from typing import Any
 
 from texpr.grammar.ast import Compare, CompareOp, Expr, IndexExpr, IndexVar
 from texpr.grammar.index.expr import ZERO, const
 from texpr.polyhedral.map.scan_team import Fold, Team
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
-from texpr.polyhedral.mapped.operators import Origin, Reduce, Unused
+from texpr.polyhedral.mapped.operators import Generic, Origin, Reduce, Unused
 from texpr.polyhedral.mapped.operators import Scan as Prefixes
 from texpr.polyhedral.mapped.tree import Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.views import Box, View
@@ -85,3 +86,11 @@ def starts_of(team: Team, fold: Fold, chunks: int) -> list[Node]:
     if team.is_along:
         return [*fresh_nodes, init, *team.each(chunk, chunks, (loop,))]
     return [*fresh_nodes, *team.each(chunk, chunks, (init, loop))]
+
+
+def of_terms(node: Node) -> Node:
+    """A statement that is made for its term, beside the one of the program."""
+    if not isinstance(node, Generic):
+        return node
+    id = f"{node.id}_term"
+    return replace(node, id=id, leaf=replace(node.leaf, id=id), origin=Origin.COMBINE)

@@ -49,6 +49,8 @@ class _Launch:
         self.team, self.found, self.name = team, found, name
         self.draft, self.nest = team.draft, team.nest
         covered = dict(zip(self.nest.indices, team.band.covered, strict=False))
+        if team.strip is not None:
+            covered[team.strip.columns.index] = team.strip.all_columns(team.ranges)
         shifts = any(shifted(self.draft.problem, self.nest, team.choice, scan) for scan in found.scans)
         names = {} if shifts else team.firsts  # where lanes shift, a row may end among the elements of a thread
         self.inside = padding_guard(self.nest, covered, team.ranges, names)
@@ -65,8 +67,13 @@ class _Launch:
             numbering = ()
         body: list[Node] = []
         for par, block, mine in zip(nest.pars, grid, team.band.digits, strict=False):
-            digits = (*((block,) if block else ()), *reversed(mine))
-            body.append(Define(index=team.firsts.get(par.index, par.index), digits=digits))
+            digits: tuple[Digit, ...] = (block,) if block else ()
+            offset: IndexExpr = ZERO
+            if team.strip is not None and par is team.across:  # what is counted from where a strip begins overlaps
+                body.append(Define(index=team.strip.first, digits=digits))
+                digits, offset = (), IndexVar(name=team.strip.first)
+            name = team.firsts.get(par.index, par.index)
+            body.append(Define(index=name, digits=(*digits, *reversed(mine)), offset=offset))
         body.append(Define(index=team.member, digits=tuple(reversed(team.band.digits[-1]))))
         body += team.stand if team.team > 1 else ()
         body += numbering
@@ -93,14 +100,7 @@ class _Launch:
         needed = ceildiv(reach(draft.problem, scan, origin), covered_by_team(team.choice, scan.index))
         parts = add(ONE, at_least_zero(subtract(needed, ONE)))
         part = fresh("part")
-        pieces = [
-            Piece(
-                index=self.nest.indices[n],
-                radix=ceildiv(at_least_zero(extents[n]), team.band.covered[n]),
-                weight=team.band.covered[n],
-            )
-            for n in order
-        ]
+        pieces = [self._piece(n, extents[n]) for n in order]
         pieces.append(Piece(index=part, radix=parts, weight=1))
         found = place_on_grid(pieces, draft.names, draft.target, team.span, together=len(pieces))
         grid = dict(zip((*order, len(order)), found, strict=True))
@@ -115,6 +115,14 @@ class _Launch:
             self.turns = fresh("turns")
             draft.words.append(Words(name=self.turns, shape=(), init=Init.ZERO_EACH_CALL))
         return tuple(grid[n] for n in range(len(order) + 1)), tuple(nodes)
+
+    def _piece(self, dim: int, extent: IndexExpr) -> Piece:
+        """The grid digit of a dimension of the band."""
+        team, own = self.team, self.team.band.covered[dim]
+        radix = ceildiv(at_least_zero(extent), own)
+        if team.strip is not None and self.nest.pars[dim] is team.across:
+            radix, own = team.strip.number(extent), team.strip.own
+        return Piece(index=self.nest.indices[dim], radix=radix, weight=own)
 
     def _body(self) -> list[Node]:
         """The scans, and what the program says before, between and behind them."""

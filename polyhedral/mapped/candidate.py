@@ -290,8 +290,10 @@ class Scanned:
     Lanes lie `along` one of these, and a thread takes `ahead` rounds of `widths` neighbours of each, or along an index
     of the band, of which it takes `widths` neighbours, and `ahead` neighbours of each scan. With `look_back` each tile
     of the only scan has a block of its own, which has what is before from blocks that began earlier; else, with
-    `next_tile`, what may be read early is loaded of each tile while the one before it is folded. `lines` as in a flat
-    band, for scans along which lanes lie; `resident` as in `Parted`."""
+    `next_tile`, what may be read early is loaded of each tile while the one before it is folded. Where lanes shift what
+    they move, a block stores a `strip` of so many neighbours in each row, from a sector of memory on (0: all that it
+    has, as they are); neighbouring blocks have the others, too. `lines` as in a flat band, for scans along which lanes
+    lie; `resident` as in `Parted`."""
 
     threads: int
     grid: tuple[str, ...]
@@ -301,6 +303,7 @@ class Scanned:
     ahead: int = 1
     look_back: bool = False
     next_tile: bool = False
+    strip: int = 0
     resident: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)

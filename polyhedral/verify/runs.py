@@ -45,7 +45,8 @@ def _iterations(
         if place.node.get("kind") in OWN and place.node.get("id") == name
     ]
     registers = all(_in_registers(data, ran.place.node) for ran in places)
-    return f"each of {_counted(data, wanted, places, sizes, Asked(beyond=registers))} iterations runs once"
+    asked = Asked(beyond=registers, again=registers)
+    return f"each of {_counted(data, wanted, places, sizes, asked)} iterations runs once"
 
 
 def _counted(data: Mapping[str, Any], wanted: Points, places: list[Ran], sizes: Values, asked: Asked) -> str:
@@ -72,7 +73,8 @@ def _domain(statement: Mapping[str, Any]) -> Points:
 
 
 def _in_registers(data: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether what it writes stays in a thread: an iteration too many is then stored by nobody."""
+    """Whether what it writes stays in a thread: an iteration too many is then stored by nobody, and one that several
+    threads have by one of them."""
     leaf = node.get("leaf") or {}
     target = leaf.get("writes") or {}
     placed = data["buffers"].get(target.get("buffer"), {})

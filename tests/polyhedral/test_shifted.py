@@ -1,6 +1,7 @@
 """Scans of columns whose rows begin anywhere in memory: what the lanes of a warp shift between one another."""
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,19 @@ from texpr.codegen.host_run import HostModule
 from texpr.grammar.ast import Compare, CompareOp, IndexVar
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import const
+from texpr.grammar.index.value import index_value
 from texpr.grammar.interpret.stage import interpret
+from texpr.mapping_json import mapping_json
 from texpr.polyhedral.map.vectors import at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Candidate, Scanned
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.tree import Guard, Node
+from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.mapped.walks import map_nodes, of_kind
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
+from texpr.polyhedral.verify.stage import Verdict, verify
 
 COLUMNS = "kernel k(X: {0}[M, N], Y: {0}[M, N]) {{ par N j {{ new s: f32; s = 0.0; seq M i {{ {1} }} }} }}"
 BODIES = {
@@ -44,9 +48,10 @@ def shifting(name: str, columns: int, **changes: Any) -> MappedProgram:
     assert isinstance(found.candidate, Candidate)
     ((launch, one),) = found.candidate.launches.items()
     assert isinstance(one, Scanned)
-    small = replace(
-        one, threads=64, deal=(("j", 32),), ahead=2, resident=0, widths={"j": 16 // (2 if dtype == "bf16" else 4)}
-    )
+    width = 16 // (2 if dtype == "bf16" else 4)
+    small = replace(one, threads=64, deal=(("j", 32),), ahead=2, resident=0, widths={"j": width}, strip=0)
+    if changes.get("strip") is True:
+        changes |= {"strip": 30 * width, "look_back": True}
     return mapped(text, choices=replace(found.candidate, launches={launch: replace(small, **changes)}), N=columns)
 
 
@@ -77,17 +82,54 @@ def test_lanes_shift_what_they_move_and_the_result_is_that_of_the_loop(
             np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{rows} rows")
 
 
+def stores(program: MappedProgram) -> list[Copy]:
+    return [copy for copy in shifted(program) if copy.target.buffer == "Y"]
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("columns", [523, 261, 257, 131, 9])
+def test_blocks_store_strips_from_one_sector_to_another(name: str, columns: int) -> None:
+    program = shifting(name, columns, ahead=4, strip=True)
+    whole, some = stores(program)
+    assert whole.within is not None and whole.within.together and some.within is not None and not some.within.together
+    for rows in (37, 3, 0):
+        values = arguments(program.kernel, {"M": rows, "N": columns})
+        expected = interpret(program.kernel, values, sizes={"M": rows}).outputs
+        got = simulate(program, values, seed=columns, sizes={"M": rows})
+        np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{rows} rows")
+
+
+@pytest.mark.parametrize("columns", [261, 523, 997])
+def test_no_two_blocks_write_to_one_sector_but_where_rows_end(columns: int) -> None:
+    text = COLUMNS.format(*BODIES["halves"]).replace("M", "64")
+    program, size = shifting(text, columns, ahead=4, strip=240, widths={"j": 8}, look_back=True), 2
+    whole, some = stores(program)
+    (define,) = (d for d in of_kind(only_launch(program).body, Define) if d.index.startswith("j_strip"))
+    blocks = -(-(columns - 16) // 240)
+    for row in range(20):
+        lead, ends = row * columns % 16, list[tuple[int, int]]()
+        for block in range(blocks):
+            names = {define.index: 240 * block, "lead": lead, "j_first": 0, "i": row}
+            within = (whole if 0 < block < blocks - 1 else some).within
+            assert within is not None
+            ends.append((int(index_value(within.begin, names)), int(index_value(within.end, names))))
+        assert ends[0][0] == 0 and ends[-1][1] == columns
+        for (_, end), (begin, _) in pairwise(ends):
+            assert end == begin and (row * columns + end) * size % 32 == 0
+
+
 @pytest.mark.gxx
 def test_the_text_is_right_on_the_cpu_at_every_length_of_a_row() -> None:
     """And bits are the same from run to run."""
     lengths = (257, 258, 259, 261, 262, 263)  # all but multiples of 4, which are aligned in f32
     programs = {
-        (name, columns): shifting(name, columns, look_back=columns % 2 == 0)
+        (name, columns): shifting(name, columns, look_back=columns % 2 == 0, strip=columns > 261 or 0)
         for n, name in enumerate(BODIES)
         for columns in (lengths[n], lengths[n - 3])
     }
     texts = {key: Emitted(with_names(program, f"shifted_{n}")) for n, (key, program) in enumerate(programs.items())}
-    assert all("tx::load_shifted<" in e.source and "tx::store_shifted(" in e.source for e in texts.values())
+    assert all("tx::load_shifted<" in e.source for e in texts.values())
+    assert all(f"tx::store_{'strip' if key[1] > 261 else 'shifted'}(" in e.source for key, e in texts.items())
     module = HostModule("\n".join(e.source for e in texts.values()), werror=True)
     for (name, columns), emitted in texts.items():
         kernel, found = programs[name, columns].kernel, []
@@ -160,6 +202,28 @@ def test_lanes_that_do_not_lie_side_by_side_are_refused() -> None:
         run(changed(shifting("inclusive", 261, ahead=1), alike))
 
 
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        ("inclusive", {"strip": 112}),
+        ("inclusive", {"strip": 120, "look_back": False}),
+        ("inclusive", {"strip": 120, "threads": 128, "deal": (("j", 64),)}),
+        (f"kernel k(X: f32[M, N], Y: f32[M, N], T: f32[N]) {{ par N j {{ new s: f32; {BESIDE['behind']} }} }}", {}),
+    ],
+)
+def test_strips_that_leave_no_sector_are_refused(text: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(TExprError, match="`strip`: lanes of a warp shift all"):
+        shifting(text, 261, **{"look_back": True, "strip": 120, **changes})
+
+
+def test_columns_have_strips_where_nothing_else_is_written() -> None:
+    text = COLUMNS.format(*BODIES["halves"])
+    found = mapped(text, M=4096, N=4093)
+    assert isinstance(found.candidate, Candidate)
+    (one,) = found.candidate.launches.values()
+    assert isinstance(one, Scanned) and one.strip == 240
+
+
 def test_columns_that_are_few_or_begin_alike_are_not_shifted() -> None:
     text = COLUMNS.format(*BODIES["inclusive"])
     assert shifted(mapped(text, M=4096, N=4093))
@@ -170,3 +234,13 @@ def test_columns_that_are_few_or_begin_alike_are_not_shifted() -> None:
 
 def test_no_lane_brings_the_ends_of_two_rows() -> None:
     assert shifted(shifting("inclusive", 261, ahead=32)) and not shifted(shifting("inclusive", 261, ahead=64))
+
+
+@pytest.mark.parametrize("columns", [523, 997])
+def test_strips_are_verified(columns: int) -> None:
+    text = COLUMNS.format(*BODIES["halves"]).replace("M", "64")
+    program = shifting(text, columns, ahead=4, strip=240, widths={"j": 8}, look_back=True)
+    found = verify(mapping_json(program))
+    assert not [one for one in found if one.verdict is Verdict.REFUTED]
+    told = {one.text for one in found if one.verdict is Verdict.PROVED}
+    assert {f"S{n}: each of {64 * columns} iterations runs once" for n in (1, 2)} <= told

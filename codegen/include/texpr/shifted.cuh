@@ -92,24 +92,57 @@ TX_FN void store_pieces(const Memory& to, Index index, Vector<typename Memory::E
   }
 }
 
-// The elements of a lane that are wanted, with those of the lane before it that lie in its chunk.
+// The elements of a lane, those before `past` of the lane before it.
+template <class T, int kCount>
+TX_FN Vector<T, kCount> behind_lane(Vector<T, kCount> v, int past, Here here) {
+  static_assert(sizeof v == 16, "a chunk for each lane");
+  const int bytes = past * static_cast<int>(sizeof(T));
+  return behind_bytes(words_of(v, (lane() + 31) % 32, 16 - bytes, 16, here), v, 16 - bytes);
+}
+
+// The elements of all lanes from `first` to `last`, which count from where this lane's chunk begins.
+template <Cache kCache, int kCount, class Memory, class Index>
+TX_FN void store_chunks(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v, int first, int last,
+                        Here here) {
+  const int past = bytes_past(to, index) / static_cast<int>(sizeof(typename Memory::Element));
+  const Vector<typename Memory::Element, kCount> chunk = behind_lane(v, past, here);
+  if (lane() == 0 && first < past) first = past;
+  const bool whole = first <= 0 && last >= kCount;
+  const int behind = lane() == 31 && past > 0 ? last - kCount : 0;
+  if (whole) store<kCache>(to, index - past, chunk, here);
+  if ((!whole && first < kCount && last > 0 && first < last) || behind > 0) {  // where a row ends, and seldom else
+    if (!whole) store_pieces<kCache>(to, index - past, chunk, first, last < kCount ? last : kCount, here);
+    if (behind > 0) {
+      store_pieces<kCache>(to, index - past + kCount,
+                           behind_bytes(v, v, 16 - past * static_cast<int>(sizeof(typename Memory::Element))),
+                           first - kCount, behind < past ? behind : past, here);
+    }
+  }
+}
+
+// The elements of a lane up to an end, with those of the lane before it that lie in its chunk.
 template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
 TX_FN void store_shifted(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
                          Wanted<kCount> wanted, Here here = Here::now()) {
-  static_assert(sizeof v == 16, "a chunk for each lane");
-  const int bytes = bytes_past(to, index), past = bytes / static_cast<int>(sizeof(typename Memory::Element));
-  const Vector<typename Memory::Element, kCount> before = words_of(v, (lane() + 31) % 32, 16 - bytes, 16, here);
-  const Vector<typename Memory::Element, kCount> chunk = behind_bytes(before, v, 16 - bytes);
-  const Reach reach = Reach::of(wanted, past);
-  if (reach.first == 0 && reach.last == kCount) {
-    store<kCache>(to, index - past, chunk, here);
-  } else if (reach.any()) {
-    store_pieces<kCache>(to, index - past, chunk, reach.first, reach.last, here);
-  }
-  const int last = past + wanted.end - kCount;
-  if (lane() == 31 && past > 0 && last > 0) {
-    store_pieces<kCache>(to, index - past + kCount, behind_bytes(v, v, 16 - bytes), 0, last < past ? last : past, here);
-  }
+  const int past = bytes_past(to, index) / static_cast<int>(sizeof(typename Memory::Element));
+  store_chunks<kCache>(to, index, v, 0, past + wanted.end, here);
+}
+
+// The same of a strip that begins in some lane: `wanted` has the same ends for all of them.
+template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
+TX_FN void store_strip(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
+                       Wanted<kCount> wanted, Here here = Here::now()) {
+  const int past = bytes_past(to, index) / static_cast<int>(sizeof(typename Memory::Element));
+  store_chunks<kCache>(to, index, v, past + wanted.begin, past + wanted.end, here);
+}
+
+// The same of a strip that begins and ends with a chunk of memory.
+template <Cache kCache = Cache::kPlain, int kCount, class Memory, class Index>
+TX_FN void store_whole_strip(const Memory& to, Index index, Vector<typename Memory::Element, kCount> v,
+                             Wanted<kCount> wanted, Here here = Here::now()) {
+  const int past = bytes_past(to, index) / static_cast<int>(sizeof(typename Memory::Element));
+  const Vector<typename Memory::Element, kCount> chunk = behind_lane(v, past, here);
+  if (past + wanted.begin <= 0 && past + wanted.end >= kCount) store<kCache>(to, index - past, chunk, here);
 }
 
 }  // namespace tx
