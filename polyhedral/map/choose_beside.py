@@ -183,10 +183,20 @@ def _sides_across(problem: Problem, one: Reduction, extents: Mapping[str, int]) 
         if 2 <= extents[few] <= MOST_FEW and apart and lies(many) and any(few in has[read] for read in moving):
             return few, many
     for many in reversed([*extents]):
-        rows, beside = lies(many), any(many not in has[read] for read in moving)
-        if beside and any(quotients_of(r[1], over) or problem.kernel.buffer(r[0]).dtype.bits == 8 for r in rows):
+        rows = lies(many)
+        if _is_alone(rows, moving, extents) and any(
+            quotients_of(r[1], over) or problem.kernel.buffer(r[0]).dtype.bits == 8 for r in rows
+        ):
             return "", many
     return None
+
+
+def _is_alone(rows: Sequence[Element], moving: Sequence[Element], extents: Mapping[str, int]) -> bool:
+    """Whether something is read beside rows, and none of these is read for several values of another index."""
+    beside = [read for read in moving if read not in rows]
+    of_rows = {index for _, subscripts in rows for index in subscript_names(subscripts)}
+    others = {index for _, subscripts in beside for index in subscript_names(subscripts)}
+    return bool(rows) and bool(beside) and others & {*extents} <= of_rows
 
 
 def _sides(problem: Problem, one: Reduction, nest: Nest) -> tuple[str, str] | None:
@@ -204,9 +214,10 @@ def _sides(problem: Problem, one: Reduction, nest: Nest) -> tuple[str, str] | No
         runs = {own for own, step in zip(has, steps, strict=True) if step == 1}
         if {*has} == runs == {(True, False), (False, True)}:
             return pair
+    extents = dict.fromkeys(nest.indices, 1)
     for many in reversed(nest.indices):
-        has_it = [many in subscript_names(subscripts) for _, subscripts in moving]
-        runs_of_it = {own for own, step in zip(has_it, steps, strict=True) if step == 1}
-        if runs_of_it == {True, False} and any(quotients_of(subscripts, one.over.index) for _, subscripts in moving):
+        rows = [read for read in moving if many in subscript_names(read[1])]
+        both = {read in rows for read, step in zip(moving, steps, strict=True) if step == 1} == {True, False}
+        if both and _is_alone(rows, moving, extents) and any(quotients_of(r[1], one.over.index) for r in rows):
             return "", many
     return None

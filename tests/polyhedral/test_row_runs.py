@@ -145,6 +145,13 @@ def test_so_are_those_whose_factors_lie_along_the_sum(m: int) -> None:
     assert isinstance(choice, Parted) and choice.patch == {"m": min(m, 8), "n": 4} and not choice.deal
 
 
+def test_rows_of_another_index_are_none_of_one() -> None:
+    """Each of them would read all weights again."""
+    for m, n in ((13, 4), (64, 1024)):
+        for choice in chosen(text(), M=m, N=n, K=1024).launches.values():
+            assert not isinstance(choice, Parted) or not choice.patch
+
+
 def test_more_rows_and_short_sums_are_others() -> None:
     for sizes in ({"M": 17}, {"M": 8, "K": 96}, {"M": 1}):
         (choice,) = chosen(PLAIN, **sizes).launches.values()
