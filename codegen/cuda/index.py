@@ -152,8 +152,19 @@ def div(left: Term, right: Term) -> Term:
     if right.text == "1":
         return left
     if right.low < 1 or left.low < 0:
-        return _call(IndexOp.DIV, left, right)
+        return _near(IndexOp.DIV, left, right) or _call(IndexOp.DIV, left, right)
     return _divided(IndexOp.DIV, left, right)
+
+
+def _near(op: IndexOp, left: Term, right: Term) -> Term | None:
+    """The same by a number that is known, of what lies so little below 0 that this number makes it positive; None where
+    it does not, or leaves an `int`."""
+    by = right.low
+    if left.wide or right.high != by or by < 1 or left.low < -by or not fits_int(left.low, left.high + by):
+        return None
+    low, high = _range(op, left, right)
+    text = f"tx::near_{'div' if op is IndexOp.DIV else 'mod'}({left.text}, {right.text})"
+    return Term(text, ATOM, low, high, False, names=left.names | right.names)
 
 
 def _divided(op: IndexOp, left: Term, right: Term) -> Term:
@@ -168,7 +179,7 @@ def mod(left: Term, right: Term) -> Term:
     if right.low >= 1 and left.low >= 0 and left.high < right.low:
         return left
     if right.low < 1 or left.low < 0:
-        return _call(IndexOp.MOD, left, right)
+        return _near(IndexOp.MOD, left, right) or _call(IndexOp.MOD, left, right)
     return _divided(IndexOp.MOD, left, right)
 
 

@@ -167,6 +167,11 @@ class TestIndexArithmetic:
         negative = build.binary("/", build.binary("-", "i", 300), 3)
         assert "C(tx::floor_div(i - 300, 3) + 100) = " in self.text(build, build.binary("+", negative, 100), 100)
 
+    def test_what_is_little_below_zero_is_divided_without_a_sign(self, build):
+        below = build.binary("-", "i", 3)
+        both = build.binary("*", build.binary("%", below, 7), build.binary("+", build.binary("/", below, 3), 1))
+        assert "C(tx::near_mod(i - 3, 7) * (tx::near_div(i - 3, 3) + 1)) = " in self.text(build, both, 9)
+
     def test_a_remainder_that_cuts_nothing_is_left_out(self, build):
         assert "C(i) = " in self.text(build, build.binary("%", "i", 256), 256)
         reached = build.binary("%", build.binary("+", "i", 1), 256)  # 256 is the greatest value, and its remainder 0
