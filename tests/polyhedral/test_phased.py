@@ -71,6 +71,18 @@ def test_narrow_elements_of_rows_at_a_quotient_are_in_phase(text: str, sizes: di
 
 
 @pytest.mark.parametrize(
+    ("sizes", "along", "threads", "resident"),
+    [
+        ({"P": 509, "Q": 521, "R": 503}, 144, 512, 2),
+        ({"P": 257, "Q": 307, "R": 331}, 80, 256, 4),  # whose last blocks would end late
+    ],
+)
+def test_few_blocks_have_shorter_tiles(sizes: dict[str, int], along: int, threads: int, resident: int) -> None:
+    found = choice(mapped(BOXES.format(t="bf16"), **sizes))
+    assert (found.tile[found.along], found.threads, found.resident) == (along, threads, resident)
+
+
+@pytest.mark.parametrize(
     ("text", "tile", "threads", "sizes"),
     [
         (BOXES.format(t="bf16"), (128, 128), 512, SIZES),

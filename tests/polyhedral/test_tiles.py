@@ -245,6 +245,26 @@ def test_tiles_are_shorter_along_rows_where_most_are_cut(dtype: str, rows: int, 
     assert found.tile == {"i": side, "j": 64 if dtype == "f32" else 128}
 
 
+@pytest.mark.parametrize(
+    ("text", "rows", "columns", "tile", "threads", "resident"),
+    [
+        (ROWS.format(t="f32"), 32768, 4096, (128, 64), 512, 2),
+        (ROWS.format(t="f32"), 32749, 4093, (128, 64), 512, 2),
+        (ROWS.format(t="f32"), 2048, 2048, (64, 64), 256, 3),  # few blocks
+        (ROWS.format(t="f32"), 257, 100003, (64, 128), 512, 2),  # few tiles along, of which two are cut
+        (ROWS.format(t="f32"), 257, 4093, (64, 64), 256, 4),
+        (ROWS.format(t="bf16"), 32768, 4096, (128, 128), 256, 3),
+        (TWO, 32768, 4096, (64, 64), 256, 3),
+    ],
+)
+def test_wide_elements_have_longer_tiles_where_blocks_are_many(
+    text: str, rows: int, columns: int, tile: tuple[int, int], threads: int, resident: int
+) -> None:
+    found = choice(mapped(text, M=rows, N=columns))
+    assert found is not None
+    assert (found.tile, found.threads, found.resident) == (dict(zip("ij", tile, strict=True)), threads, resident)
+
+
 @pytest.mark.parametrize(("dtype", "width"), [("f32", 4), ("bf16", 8), ("f64", 2), ("u8", 1)])
 def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: int) -> None:
     program = mapped(ROWS.format(t=dtype), M=1021, N=1023)
