@@ -61,7 +61,8 @@ LARGER = 2  # times as large as the other factor: the one that is to be brought 
 MEMORY_BYTES = 4_200_000  # that come in a microsecond
 CLUSTER_US = {1: 0.0, 2: 1.5, 4: 2.0}  # to begin with so many blocks of a cluster
 MEETING_US = 8e-5  # for a byte of the sums that a block sends to others, who do the same
-LONG_STEPS, LONG_STEP = 100, 350  # of one warpgroup: from so many on, each takes so many cycles at least
+LONG_STEPS, LONG_STEP = 100, {1: 350, 2: 400, 4: 300}  # of one warpgroup: from so many on, each takes so many cycles
+SHARED_STEP = 470  # at least, in clusters of so many blocks; and where blocks share steps by memory
 L2_CACHE, BEYOND = 50 << 20, 1.35  # its bytes, and more of lines where factors that blocks share by memory are larger
 SHARED_US, PART_US = 4.2, 1.55  # sums by memory, from the last block's products to its adds, and those of AREA of each
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks on an H200
@@ -307,8 +308,8 @@ def _time_us(problem: Problem, product: MatrixProduct, tile: Tile, own_rows: int
     area = tile.rows * wide / AREA
     (operations, reads), around = of.finish, TILE_US + AREA_US * area + (HIGH_US if tile.high > 1 else 0.0)
     steps = -(-of.steps // (tile.split * sharers))
-    if tile.groups == 1 and tile.columns >= PANEL and steps > LONG_STEPS:
-        step = max(step, LONG_STEP)
+    if tile.groups == 1 and tile.columns >= PANEL and (tile.streamed or steps > LONG_STEPS):
+        step = max(step, SHARED_STEP if tile.streamed else LONG_STEP[tile.ranks])
     sent = tile.rows * wide * F32.size_bytes * (tile.split - 1) / tile.split
     products, finish = steps * step * CYCLE_US, (FINISH_US * operations + READ_US * reads) * area
     if tile.alternate:
