@@ -104,6 +104,9 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
         high = replace(own, tile=tile, high=2, abreast=beside, cluster=1, persistent=beside * draw.choice((1, 2)))
         with suppress(texpr.TExprError):  # refused where the result goes back in no boxes, say
             return _built(kernel, replace(found, launches={name: high}), sizes)
+    if not own.alternate and draw.random() < 0.4:  # blocks share the steps of all tiles
+        own = replace(own, streamed=True, persistent=cluster * draw.choice((2, 3)))
+        sizes["K"] = 8 * draw.randint(17, 32)
     return _built(kernel, replace(found, launches={name: own}), sizes)
 
 
