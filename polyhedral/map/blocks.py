@@ -36,19 +36,23 @@ from texpr.polyhedral.map.launches import band_grid, band_of, launch_of, of_thre
 from texpr.polyhedral.map.outside import outside
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import reduction
-from texpr.polyhedral.map.reductions import Team, split
+from texpr.polyhedral.map.reductions import OneMeeting, Team, split
 from texpr.polyhedral.map.row_clusters import by_ranks, of_clusters, rank_of
 from texpr.polyhedral.map.row_tiles import RowTile, load_row, make_tile
 from texpr.polyhedral.map.row_vectors import tell_vectors
 from texpr.polyhedral.map.row_words import row_word
+from texpr.polyhedral.map.scaled_sums import ScaledPair, scaled_pairs
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
+from texpr.polyhedral.map.updates import targets
 from texpr.polyhedral.map.warp_each import by_warps, warp_digit
 from texpr.polyhedral.mapped.candidate import Blocks
 from texpr.polyhedral.mapped.operators import Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place, Scope
 from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
+
+FEWEST_BLOCKS = 1  # of a row whose threads meet once for its greatest element and what that scales: more than so many
 
 
 def build_blocks(draft: Draft, region: Region, choice: Blocks) -> Launch:
@@ -84,8 +88,12 @@ class _Block:
         self.level, self.stmts = Body(draft, hardware=outer), stmts
         self.rows = held_rows(draft.problem, stmts, choice)
         self.tiles: dict[str, RowTile] = {}
+        self.pairs: dict[str, ScaledPair] = {}
+        self.meetings: dict[str, OneMeeting] = {}
 
     def nodes(self, stmts: tuple[Stmt, ...]) -> tuple[Node, ...]:
+        if self.rows:
+            self.pairs |= scaled_pairs(self.draft.kernel, stmts)
         return tuple(node for stmt in stmts for node in (*self._loads(stmt), *self._node(stmt)))
 
     def _loads(self, stmt: Stmt) -> tuple[Node, ...]:
@@ -95,7 +103,11 @@ class _Block:
         row, held = self.rows[stmt.index]
         width, bound = self.choice.widths.get(stmt.index, 1), self.choice.resident > 1
         wrote = any(index in self.choice.inner for index in row.indices)
-        value = outside(self.draft.kernel, members(self.stmts, row.indices), ())
+        value = outside(
+            self.draft.kernel, members(self.stmts, row.indices), {p.second.index for p in self.pairs.values()}
+        )
+        if not row.line and not any(self._may_meet_once(pair) for pair in self.pairs.values()):
+            value = None  # a run is there or not
         tile = make_tile(self.draft, row, held, width, self.choice.team, bound=bound, wrote=wrote, outside=value)
         self.tiles |= dict.fromkeys(row.indices, tile)
         return load_row(self.draft, tile, row, stmt, self.choice.team, self.choice.cluster)
@@ -105,6 +117,8 @@ class _Block:
             case Par() if not is_serial_par(stmt):
                 return self._inner(stmt)
             case Seq() if loops := self._shared(stmt):
+                if stmt.index in self.pairs and self._may_meet_once(self.pairs[stmt.index]):
+                    return self._once(stmt, self.pairs[stmt.index])
                 *outer, seq = loops
                 loads = self._loads(seq) if outer else ()
                 return split(self.draft, self._team(seq), seq, tuple(outer), loads)
@@ -133,6 +147,24 @@ class _Block:
             tile=self.tiles.get(seq.index),
             ranks=self.choice.cluster,
         )
+
+    def _may_meet_once(self, pair: ScaledPair) -> bool:
+        """Whether threads have the same elements in both loops, and each of them what is made of these. In one block
+        they would scale more parts than they have elements (softmax of 32768 x 4096 in f32 ran at .75 of a copy so on
+        an H200, at .99 with two meetings), and those that hold a row in registers to write it have none for a base of
+        their own (softmax of 257 x 100003 in f32: .84, and .88)."""
+        first, second = (self.rows.get(loop.index) for loop in (pair.first, pair.second))
+        if self.choice.cluster <= FEWEST_BLOCKS or first is None or not (first[0].slots or not self.choice.inner):
+            return False
+        registers = all(self.draft.buffers[name].memory is Memory.REG for name, _ in targets(pair.update))
+        return first is not None and second is not None and first[0] is second[0] and registers
+
+    def _once(self, stmt: Seq, pair: ScaledPair) -> tuple[Node, ...]:
+        """One of two loops of threads that meet once for both."""
+        if stmt.index == pair.first.index:
+            meeting = self.meetings[pair.second.index] = OneMeeting(self.draft, self._team(stmt), pair)
+            return meeting.first()
+        return self.meetings[stmt.index].second()
 
     def _shared(self, top: Seq) -> tuple[Seq, ...]:
         """The loops from this one to one whose iterations the threads share out, where nothing is done but that; empty

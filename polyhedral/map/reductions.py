@@ -19,6 +19,7 @@ from dataclasses import replace
 from texpr.grammar.ast import (
     AccOp,
     Accumulate,
+    Bind,
     Compare,
     CompareOp,
     Condition,
@@ -55,8 +56,11 @@ from texpr.polyhedral.map.reduction_parts import (
 )
 from texpr.polyhedral.map.row_tiles import RowTile, Shares
 from texpr.polyhedral.map.runs import in_run, make_run
+from texpr.polyhedral.map.scaled_sums import ScaledPair, at_end, base_of, based
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.updates import (
+    Met,
+    Scaled,
     Update,
     changed,
     components,
@@ -126,6 +130,52 @@ def _is_short(draft: Draft, team: Team, rounds: IndexExpr) -> bool:
     return turns is not None and turns * team.width <= CHAIN
 
 
+class OneMeeting:
+    """A greatest value and the sum that it scales, for which threads meet once: each adds about what it has itself."""
+
+    def __init__(self, draft: Draft, team: Team, pair: ScaledPair) -> None:
+        self.draft, self.team, self.pair, self.update = draft, team, pair, pair.update
+        assert _is_short(draft, team, _rounds(team, pair.first)[0]), "what is shared out has been checked"
+        self.both = replace(_part(draft, pair.update, short=True), narrowed=False)
+        self.parts = [
+            replace(self.both, update=update, components=(component,), registers=(register,), narrowed=True)
+            for update, component, register in zip(
+                (pair.update.greatest, pair.update.total), self.both.components, self.both.registers, strict=True
+            )
+        ]
+
+    def first(self) -> tuple[Node, ...]:
+        """The greatest value that each thread has."""
+        return (*_starts([self.both]), *self._guarded(self._loop(self.pair.first, self.parts[0])))
+
+    def second(self) -> tuple[Node, ...]:
+        """The sums about it, combined, and what the program has of both in the end."""
+        draft, span = self.draft, self.update.span
+        top, component = self.both.registers[0], self.both.components[0]
+        name = place(draft, f"{component.word}_base", F32, ())
+        base = Read(buffer=name, subscripts=(), dtype=F32, span=span)
+        own = replace(self.parts[1], instead=based(self.update.total, self.update.greatest.buffer, base).value)
+        bind = Bind(
+            id=draft.names.fresh(name), buffer=name, subscripts=(), value=base_of(top, component.start), span=span
+        )
+        nodes = (
+            Fresh(buffer=name),
+            Generic(id=bind.id, leaf=bind, origin=Origin.COMBINE, unused=Unused.REPLICATED),
+            *self._loop(self.pair.second, own),
+            *_combined(draft, self.team, [self.both]),
+        )
+        return self._guarded(nodes)
+
+    def _loop(self, loop: Seq, part: Part) -> tuple[Node, ...]:
+        return _partial(self.draft, self.team, loop, loop.body, [part], (), *_rounds(self.team, loop))
+
+    def _guarded(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        some = where_some((self.pair.first.extent,))
+        if some is None:
+            return nodes
+        return (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=self.update.span),)
+
+
 def shared_out(
     draft: Draft,
     team: Team,
@@ -155,7 +205,7 @@ def _starts(parts: Sequence[Part]) -> Iterator[Node]:
         yield from bound(part, "init", Origin.INIT, part.registers, starts, replicated=True)
 
 
-def _part(draft: Draft, update: Update, *, short: bool) -> Part:
+def _part(draft: Draft, update: Met, *, short: bool) -> Part:
     """Registers for an update; `short`: no thread's part of a sum is long."""
     narrowed = short and update.id in draft.long
     found = components(update, narrow(update.value).dtype if isinstance(update, Accumulate) and narrowed else None)
@@ -171,13 +221,14 @@ def _into(parts: Sequence[Part], stmt: Stmt) -> tuple[Stmt, ...] | None:
     found = {part.update.id: part for part in parts}
     if isinstance(stmt, Accumulate) and stmt.id in found:
         part = found[stmt.id]
-        value = narrow(stmt.value) if part.narrowed else stmt.value
+        value = stmt.value if part.instead is None else part.instead
+        value = narrow(value) if part.narrowed else value
         return (replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value),)
 
     def of_pick(pick: Pick) -> tuple[tuple[Read, ...], str]:
         return found[pick.id].registers, found[pick.id].local
 
-    return in_registers(stmt, [part.update for part in parts], of_pick)
+    return in_registers(stmt, [part.update for part in parts if isinstance(part.update, Pick)], of_pick)
 
 
 def _serial(digit: Digit, body: tuple[Node, ...], span: Span, *, unroll: bool = False) -> Loop:
@@ -226,7 +277,7 @@ def _partial(
             else:
                 nodes = won.in_run(run, own, nodes)
             nodes = (*tile.at_hand(draft, loop, run, own, shares), *nodes)
-    if inside is not None:
+    if inside is not None and (tile is None or tile.outside is None):
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         inside = inside if tile is None else tile.unless_whole(draft.kernel, loop.extent, own, inside)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
@@ -274,7 +325,13 @@ def _final(draft: Draft, team: Team, part: Part) -> tuple[Node, ...]:
     update, values = part.update, part.registers
     if isinstance(update, Pick):
         return _final_pick(draft, team, update, values, part.local)
-    value: Expr = values[0]
+    if isinstance(update, Scaled):
+        greatest, total = at_end(update, values)
+        return (*_final_sum(draft, team, greatest, values[0]), *_final_sum(draft, team, update.total, total))
+    return _final_sum(draft, team, update, values[0])
+
+
+def _final_sum(draft: Draft, team: Team, update: Accumulate, value: Expr) -> tuple[Node, ...]:
     if update.id in draft.long:
         value = as_type(value, F64 if draft.buffers[update.buffer].dtype == F64 else F32)
     final = Body(draft, hardware=team.outer, unused=unused_of(draft, update)).leaf(replace(update, value=value))

@@ -39,8 +39,8 @@ def cluster_faults(problem: Problem, nest: Nest, choice: Blocks) -> Iterator[str
     kernel, target, ranks = problem.kernel, problem.target, choice.cluster
     if ranks > target.max_cluster:
         yield f"`cluster`: a cluster of {target.name} has at most {target.max_cluster} blocks"
-    if not is_power_of_two(ranks) or not is_power_of_two(choice.threads) or choice.threads < 2 * target.warp_size:
-        yield "`cluster`: the blocks of a cluster, and the warps of a block, are powers of two, from two on"
+    if not is_power_of_two(ranks) or choice.threads % target.warp_size or choice.threads < 2 * target.warp_size:
+        yield "`cluster`: the blocks of a cluster are a power of two, and a block has two whole warps or more"
     if choice.together > 1:
         yield "`cluster`: an iteration that needs several blocks is not in one `together` with others"
     if any(where is not Memory.REG for where in choice.memory.values()):

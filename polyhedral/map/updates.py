@@ -16,12 +16,31 @@ from texpr.grammar.core import buffers_read
 from texpr.grammar.identities import first_of
 from texpr.grammar.index.expr import constant_value
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import DType
+from texpr.grammar.source import Span
+from texpr.grammar.types import F32, DType
 from texpr.polyhedral.map.picks import BEST, Pick
 from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Element
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """A greatest value, and a sum of exp(value - greatest) over the same elements, as one update (`scaled_sums.py`)."""
+
+    greatest: Accumulate
+    total: Accumulate
+
+    @property
+    def id(self) -> str:
+        return self.total.id
+
+    @property
+    def span(self) -> Span:
+        return self.total.span
+
+
 Update = Accumulate | Pick
+Met = Update | Scaled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,24 +57,33 @@ class Component:
         return self.start.dtype
 
 
-def components(update: Update, dtype: DType | None = None) -> tuple[Component, ...]:
+def components(update: Met, dtype: DType | None = None) -> tuple[Component, ...]:
     """The registers of an update, an accumulation's of this type, if any."""
     if isinstance(update, Pick):
         best = next((end.buffer for end in update.ends if BEST in buffers_read(end.value)), "best")
         words = (("best", best), ("at", "at"))[-len(update.starts) :]
         pairs = zip(words, update.starts, strict=True)
         return tuple(Component(id=f"{update.id}_{own}", word=word, start=start) for (own, word), start in pairs)
+    if isinstance(update, Scaled):
+        both = (update.greatest, update.total)
+        return tuple(component for one in both for component in components(one, F32))
     own = update.value.dtype if dtype is None else dtype
     start = Const(value=first_of(update.op, own), dtype=own, span=update.span)
     return (Component(id=update.id, word=update.buffer, start=start),)
 
 
-def monoid_of(update: Update) -> str:
+def monoid_of(update: Met) -> str:
     """The name of the monoid by which its parts combine."""
-    return update.order.value if isinstance(update, Pick) else OF_UPDATE[update.op]
+    match update:
+        case Pick():
+            return update.order.value
+        case Scaled():
+            return "ScaledSum"
+        case Accumulate():
+            return OF_UPDATE[update.op]
 
 
-def local_of(update: Update) -> str | None:
+def local_of(update: Met) -> str | None:
     """The local that has the condition of an update: "" of one without, None where the program has none for it."""
     asked = update.taken.condition if isinstance(update, Pick) else None
     if isinstance(update, Pick) and update.instead:
@@ -63,10 +91,15 @@ def local_of(update: Update) -> str | None:
     return asked.buffer if isinstance(asked, Read) else ""
 
 
-def targets(update: Update) -> tuple[Element, ...]:
+def targets(update: Met) -> tuple[Element, ...]:
     """The elements that it writes."""
-    binds = update.ends if isinstance(update, Pick) else (update,)
-    return tuple((bind.buffer, bind.subscripts) for bind in binds)
+    match update:
+        case Pick(ends=binds):
+            return tuple((bind.buffer, bind.subscripts) for bind in binds)
+        case Scaled(greatest=greatest, total=total):
+            return tuple((one.buffer, one.subscripts) for one in (greatest, total))
+        case Accumulate():
+            return ((update.buffer, update.subscripts),)
 
 
 def are_apart(updates: Sequence[Update]) -> bool:

@@ -191,12 +191,13 @@ def same(got: Any, expected: Any) -> None:
 
 
 CASES = [(SOFTMAX, 4, 515, 2), (SOFTMAX, 1, 33, 8), (SOFTMAX, 4, 1024, 4), (NORM, 3, 515, 4), (NORM, 2, 31, 2)]
+CASES_OF_WARPS = [(SOFTMAX, 4, 515, 2, 96), (NORM, 2, 515, 4, 224), (PICK, 3, 1027, 8, 160)]
 CASES += [(PICK, 5, 515, 4), (PICK, 2, 1, 2), (PICK, 3, 1024, 8)]
 
 
-@pytest.mark.parametrize(("text", "rows", "n", "ranks"), CASES)
-def test_the_blocks_of_a_cluster_share_a_row(text: str, rows: int, n: int, ranks: int) -> None:
-    program = clustered(text, rows, n, ranks)
+@pytest.mark.parametrize(("text", "rows", "n", "ranks", "threads"), [*((*c, 64) for c in CASES), *CASES_OF_WARPS])
+def test_the_blocks_of_a_cluster_share_a_row(text: str, rows: int, n: int, ranks: int, threads: int) -> None:
+    program = clustered(text, rows, n, ranks, threads)
     assert reads(program, "X") == 1
     arrays = given(program, rows, n)
     with np.errstate(invalid="ignore"):
@@ -247,8 +248,8 @@ def test_every_sync_of_a_cluster_that_goes_is_missed() -> None:
 
 WRONG = {
     "more blocks than a cluster has": ({"cluster": 32}, "has at most 16 blocks"),
-    "an odd number": ({"cluster": 3}, "powers of two"),
-    "one warp": ({"threads": 32, "inner": {"j": (("j", 32),)}}, "powers of two"),
+    "an odd number": ({"cluster": 3}, "are a power of two"),
+    "one warp": ({"threads": 32, "inner": {"j": (("j", 32),)}}, "two whole warps or more"),
     "other work": ({"rows": ()}, "does more than go over its rows"),
     "several in a block": ({"together": 2, "inner": {"j": (("j", 32),)}}, "not in one `together`"),
 }
