@@ -30,7 +30,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import statements
+from texpr.grammar.core import children, statements
 from texpr.grammar.index.expr import ZERO, add, index_names, multiply, names, substitute
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
@@ -42,9 +42,10 @@ from texpr.polyhedral.names import Names, names_taken
 Loop = Par | Seq
 
 
-def fused(kernel: Kernel) -> Kernel:
-    """The kernel with indices fused, as far as can be."""
-    while fusions := _agreed(kernel, [found for pair in _pairs(kernel) if (found := _fusion(pair)) is not None]):
+def fused(kernel: Kernel, *, bands: bool = True) -> Kernel:
+    """The kernel with indices fused, as far as can be; without `bands` not those of outermost bands, which are dealt
+    to cores one by one."""
+    while fusions := _agreed(kernel, [found for pair in _pairs(kernel, bands) if (found := _fusion(pair)) is not None]):
         for fusion in fusions:
             kernel = fusion.pair.fuse(kernel)
         merges = {name: ends for fusion in fusions for name, ends in fusion.merges.items()}
@@ -60,15 +61,32 @@ class _Fusion:
     merges: Merges
 
 
-def _pairs(kernel: Kernel) -> Iterator["_Pair"]:
-    """Loops of one kind that have no other statement between them and no attribute, inner ones first."""
+def _pairs(kernel: Kernel, bands: bool) -> Iterator["_Pair"]:
+    """Loops of one kind that have no other statement between them and no attribute, inner ones first; with or without
+    those of outermost `bands`."""
     loops = [stmt for stmt in statements(kernel.body) if isinstance(stmt, Par | Seq)]
+    kept = set() if bands else {par.index for par in _outermost(kernel.body)}
     for outer in reversed(loops):
+        if outer.index in kept:
+            continue
         match outer.body:
             case (Par() | Seq() as inner,) if type(inner) is type(outer):
                 plain = not any(loop.attrs or (isinstance(loop, Par) and loop.fully) for loop in (outer, inner))
                 if plain and not index_names(outer.extent) | index_names(inner.extent):
                     yield _Pair(kernel, outer, inner)
+
+
+def _outermost(body: tuple[Stmt, ...]) -> Iterator[Par]:
+    """The pars of outermost bands: those in no other, and those that such a one has for its body."""
+    for stmt in body:
+        match stmt:
+            case Par(body=(Par(),)):
+                yield stmt
+                yield from _outermost(stmt.body)
+            case Par():
+                yield stmt
+            case _:
+                yield from _outermost(children(stmt))
 
 
 def _fusion(pair: "_Pair") -> _Fusion | None:

@@ -233,7 +233,7 @@ def make_problem(
     attribute on a host loop."""
     kernel = replace(kernel, facts=(*kernel.facts, *given)) if given else kernel
     whole = kernel
-    kernel = fused(without_single(kernel, single) if target.is_cuda else kernel)
+    kernel = fused(without_single(kernel, single)) if target.is_cuda else fused(kernel, bands=False)
     if target.is_cuda and not objective.by_distance:  # which is of the author's indices
         kernel = flattened(joined(kernel), target.max_cluster)
     outliner = _Outliner(kernel, target)

@@ -135,7 +135,7 @@ def test_what_is_read_along_one_index_and_written_along_another_runs_in_tiles() 
     assert (choice.cores, choice.vector, dict(choice.tile)) == (("j", "k"), "i", {"k": 64, "i": 64})
     assert dict(choice_of(ADD_ACROSS, P=100, R=100).tile) == {"k": 64, "i": 64}
     along = choice_of("kernel k(X: f32[P, R], Y: f32[P, R]) { par P i, R j { Y[i, j] = X[i, j] } }", P=100, R=100)
-    assert (along.vector, dict(along.tile)) == ("i_j", {})
+    assert (along.vector, dict(along.tile)) == ("j", {})
 
 
 def test_what_a_tile_reads_across_comes_to_a_square_first() -> None:
@@ -152,6 +152,15 @@ def test_running_sums_of_neighbouring_rows_advance_side_by_side() -> None:
     assert choice_of(alone, P=67, R=100).vector is None  # a loop that only sums is LLVM's to split
     decided = ABREAST.replace("total += X[i, j];", "if X[i, j] > 0.0 { total += X[i, j] }")
     assert choice_of(decided, P=67, R=100).vector is None
+
+
+def test_loops_inside_a_band_are_fused_and_those_of_the_band_are_dealt_to_cores() -> None:
+    text = """kernel k(X: f32[P, Q, R], Y: f32[P, Q, R]) where Q * R >= 1 {
+        par P b { new s: f32; s = sum Q h, R w { X[b, h, w] }; par Q h, R w { Y[b, h, w] = X[b, h, w] / s } }
+    }"""
+    source = texpr.parse(text).only.compile("cpu", sizes={"P": 8, "Q": 30, "R": 31}).source
+    assert "X[b * 930 + h_w]" in source
+    assert choice_of(CHANNELS, P=8, Q=4, R=100).cores == ("b",)
 
 
 def test_a_pick_of_each_column_is_made_in_rows() -> None:
@@ -206,7 +215,7 @@ def test_an_index_that_data_does_not_place_is_innermost() -> None:
 def test_a_window_is_inside_the_innermost_loop() -> None:
     assert choice_of(POOL, P=100, R=100).vector == "j"
     source = texpr.parse(POOL).only.compile("cpu", sizes={"P": 64, "R": 64}).source
-    assert source.index("for j in range(64 * opaque(1))") < source.index("for s in range(3)")
+    assert source.index("for j in range(64 * opaque(1))") < source.index("X_next0 = X_next1")
 
 
 def test_locals_are_rows_and_values_are_computed_once() -> None:
