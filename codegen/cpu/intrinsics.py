@@ -196,7 +196,10 @@ def _stack(element: Any) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             item = context.get_data_type(element)
-            block = cgutils.alloca_once(builder, ir.ArrayType(item, count.literal_value))
+            with (
+                builder.goto_entry_block()
+            ):  # Numba's own stores zeros, one by one: LLVM takes minutes for 32768 of them
+                block = builder.alloca(ir.ArrayType(item, count.literal_value))
             block.align = 64
             return builder.bitcast(block, item.as_pointer())
 
