@@ -118,7 +118,7 @@ def graph(**given: Unpack[Given]) -> None:
 
 def build(output: Path, source_only: bool, **given: Unpack[Given]) -> None:
     """Compile a kernel and write its artifact: text, headers, C header, cubin, manifest."""
-    compiled = compiled_of(given)
+    compiled = compiled_of(given, "emit" if source_only else None)
     say_findings(compiled.warnings, compiled.dynamic)
     folder = compiled.save(output, source_only=source_only)
     say(f"{compiled.name} for {compiled.target} in {folder}")

@@ -31,8 +31,6 @@ def test_long_rows_of_products_are_best_by_nvcc(name: str) -> None:
     dtype, case, size, best = CASES[name]
     compiled = made(dtype, case, size)
     assert compiled.build.result("emit").best_by == best
-    if dtype == "f32":
-        assert ("TX_UNROLL_BY(2)" in compiled.source) == (best == "")
 
 
 @pytest.mark.parametrize(("named", "size", "by"), [("", 512, "nvcc"), ("", 4096, ""), ("nvrtc", 512, "nvrtc")])

@@ -1,30 +1,54 @@
 // softmax: CUDA C++ by TExpr 0.1.0 for cuda:sm_90a, from softmax.tex
 //   texpr_softmax_0_case0: grid (ceildiv(M, 256), 1, 1), block 256 threads, shared 0 bytes
-//   texpr_softmax_0_case1: grid (ceildiv(M, 8), 1, 1), block 256 threads, shared 0 bytes
-//   texpr_softmax_0_case2: grid (ceildiv(M, 4), 1, 1), block 128 threads, shared 0 bytes
-//   texpr_softmax_0_case3: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case1: grid (ceildiv(M, 256), 1, 1), block 256 threads, shared 0 bytes
+//   texpr_softmax_0_case2: grid (ceildiv(M, 8), 1, 1), block 256 threads, shared 0 bytes
+//   texpr_softmax_0_case3: grid (ceildiv(M, 4), 1, 1), block 128 threads, shared 0 bytes
 //   texpr_softmax_0_case4: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case5: grid (M, 1, 1), block 32 threads, shared 0 bytes
-//   texpr_softmax_0_case6: grid (M, 1, 1), block 256 threads, shared 64 bytes
-//   texpr_softmax_0_case7: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case6: grid (M, 1, 1), block 32 threads, shared 0 bytes
+//   texpr_softmax_0_case7: grid (M, 1, 1), block 256 threads, shared 64 bytes
 //   texpr_softmax_0_case8: grid (M, 1, 1), block 96 threads, shared 28 bytes
-//   texpr_softmax_0_case9: grid (M, 1, 1), block 512 threads, shared 128 bytes
-//   texpr_softmax_0_case10: grid (M, 1, 1), block 160 threads, shared 52 bytes
-//   texpr_softmax_0_case11: grid (M, 1, 1), block 224 threads, shared 60 bytes
-//   texpr_softmax_0_case12: grid (M, 1, 1), block 512 threads, shared 128 bytes
-//   texpr_softmax_0_case13: grid (M, 1, 1), block 320 threads, shared 88 bytes
-//   texpr_softmax_0_case14: grid (M, 1, 1), block 416 threads, shared 116 bytes
-//   texpr_softmax_0_case15: grid (M, 1, 1), block 928 threads, shared 244 bytes
-//   texpr_softmax_0_case16: grid (M, 1, 1), block 256 threads, shared 96 bytes
+//   texpr_softmax_0_case9: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case10: grid (M, 1, 1), block 512 threads, shared 128 bytes
+//   texpr_softmax_0_case11: grid (M, 1, 1), block 160 threads, shared 52 bytes
+//   texpr_softmax_0_case12: grid (M, 1, 1), block 224 threads, shared 60 bytes
+//   texpr_softmax_0_case13: grid (M, 1, 1), block 512 threads, shared 128 bytes
+//   texpr_softmax_0_case14: grid (M, 1, 1), block 320 threads, shared 88 bytes
+//   texpr_softmax_0_case15: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case16: grid (M, 1, 1), block 928 threads, shared 244 bytes
+//   texpr_softmax_0_case17: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
 #include "texpr/kernel.cuh"
 #include "texpr/registers.cuh"
 
-#line 26 "/texpr/softmax.cu"
+#line 27 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case0(
+texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* __restrict__ Y_data, tx::i64 M) {
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {1, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {1, 1}, "Y");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const tx::i64 i = tx::i64(256) * tx::block_x() + 32 * warp + lane;
+  if (i < M) {
+    // softmax.tex:5: m = maximum N k { X[i, k] }
+    tx::f32 m = -tx::f32_infinity();
+#line 5 "/texpr/softmax.tex"
+    m = tx::max(m, X(i, 0));
+    // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+    tx::f32 s = 0.0f;
+#line 6
+    s += tx::exp(X(i, 0) - m);
+    // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+    Y(i, 0) = tx::exp(X(i, 0) - m) / s;
+  }
+}
+TX_EXPORT(texpr_softmax_0_case0);
+
+#line 50 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case1(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -55,11 +79,11 @@ texpr_softmax_0_case0(
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case0);
+TX_EXPORT(texpr_softmax_0_case1);
 
-#line 61 "/texpr/softmax.cu"
+#line 85 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case1(
+texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -98,11 +122,11 @@ texpr_softmax_0_case1(
     if (j < N) Y(i, j) = tx::exp(X_row(0) - m) / s;
   }
 }
-TX_EXPORT(texpr_softmax_0_case1);
+TX_EXPORT(texpr_softmax_0_case2);
 
-#line 104 "/texpr/softmax.cu"
+#line 128 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
-texpr_softmax_0_case2(
+texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -116,11 +140,11 @@ texpr_softmax_0_case2(
   if (i < M) {
     // softmax.tex:5: m = maximum N k { X[i, k] }
     tx::f32 m = -tx::f32_infinity();
-    tx::Reg<tx::f32, 8> X_row_case2("X_row_case2");
+    tx::Reg<tx::f32, 8> X_row_case3("X_row_case3");
     const int row = 4 * lane;
     TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-      tx::put(X_row_case2, 4 * row_part, tx::load_wanted<4>(X, i * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true)));
+      tx::put(X_row_case3, 4 * row_part, tx::load_wanted<4>(X, i * N + row + 128 * row_part, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, true)));
     }
     tx::f32 m_part = -tx::f32_infinity();
     TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
@@ -128,7 +152,7 @@ texpr_softmax_0_case2(
       if (k_first < N) {
         TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case2(4 * k_serial + k_vector));
+          m_part = tx::max(m_part, X_row_case3(4 * k_serial + k_vector));
         }
       }
     }
@@ -143,7 +167,7 @@ texpr_softmax_0_case2(
       if (k_first_1 < N) {
         TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case2(4 * k_1_serial + k_vector_1) - m);
+          s_part += tx::exp(X_row_case3(4 * k_1_serial + k_vector_1) - m);
         }
       }
     }
@@ -157,7 +181,7 @@ texpr_softmax_0_case2(
         tx::Reg<tx::f32, 4> Y_run("Y_run");
         TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-          Y_run(j_vector) = tx::exp(X_row_case2(4 * j_serial + j_vector) - m) / s;
+          Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / s;
         }
 #line 8
         tx::store(Y, i * N + j_first, tx::take<4>(Y_run, 0));
@@ -165,11 +189,11 @@ texpr_softmax_0_case2(
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case2);
+TX_EXPORT(texpr_softmax_0_case3);
 
-#line 171 "/texpr/softmax.cu"
+#line 195 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
-texpr_softmax_0_case3(
+texpr_softmax_0_case4(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 N_i64) {
@@ -180,11 +204,11 @@ texpr_softmax_0_case3(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case3("X_row_case3");
+  tx::Reg<tx::f32, 16> X_row_case4("X_row_case4");
   const int row = 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case3, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case4, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
@@ -192,7 +216,7 @@ texpr_softmax_0_case3(
     if (k_serial < 2 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case3(4 * k_serial + k_vector));
+        m_part = tx::max(m_part, X_row_case4(4 * k_serial + k_vector));
       }
     }
   }
@@ -207,7 +231,7 @@ texpr_softmax_0_case3(
     if (k_1_serial < 2 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case3(4 * k_1_serial + k_vector_1) - m);
+        s_part += tx::exp(X_row_case4(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -221,18 +245,18 @@ texpr_softmax_0_case3(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case3(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case4(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case3);
+TX_EXPORT(texpr_softmax_0_case4);
 
-#line 234 "/texpr/softmax.cu"
+#line 258 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
-texpr_softmax_0_case4(
+texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 N_i64) {
@@ -243,11 +267,11 @@ texpr_softmax_0_case4(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 32> X_row_case4("X_row_case4");
+  tx::Reg<tx::f32, 32> X_row_case5("X_row_case5");
   const int row = 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case4, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
+    tx::put(X_row_case5, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 128 * row_part)).cut(false, 4 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
@@ -255,7 +279,7 @@ texpr_softmax_0_case4(
     if (k_serial < 4 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case4(4 * k_serial + k_vector));
+        m_part = tx::max(m_part, X_row_case5(4 * k_serial + k_vector));
       }
     }
   }
@@ -270,7 +294,7 @@ texpr_softmax_0_case4(
     if (k_1_serial < 4 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case4(4 * k_1_serial + k_vector_1) - m);
+        s_part += tx::exp(X_row_case5(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -284,18 +308,18 @@ texpr_softmax_0_case4(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case4(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case5(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case4);
+TX_EXPORT(texpr_softmax_0_case5);
 
-#line 297 "/texpr/softmax.cu"
+#line 321 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
-texpr_softmax_0_case5(
+texpr_softmax_0_case6(
     const tx::f32* __restrict__ X_data,
     tx::f32* __restrict__ Y_data,
     tx::i64 M,
@@ -307,28 +331,22 @@ texpr_softmax_0_case5(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case5("X_row_case5");
+  tx::Reg<tx::f32, 20> X_row_case6("X_row_case6");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case5, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0 - row, N - row, 128 * row_part), M * N));
+    tx::put(X_row_case6, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 128 * row_part, tx::Wanted<4>(0 - row, N - row, 128 * row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case5, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 128 * row_part_2), 0.0f);
+    tx::fill(X_row_case6, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 128 * row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 128 * k_serial + 4 * lane + (-1) * lead;
-    if (k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && k < N) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case5(4 * k_serial + k_vector));
-        }
-      }
+      m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -338,15 +356,9 @@ texpr_softmax_0_case5(
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 128 * k_1_serial + 4 * lane + (-1) * lead;
-    if (k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && k_1 < N) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case5(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
+      s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -359,18 +371,18 @@ texpr_softmax_0_case5(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case5(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case5);
+TX_EXPORT(texpr_softmax_0_case6);
 
-#line 372 "/texpr/softmax.cu"
+#line 384 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
@@ -382,11 +394,11 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 8> X_row_case6("X_row_case6");
+  tx::Reg<tx::f32, 8> X_row_case7("X_row_case7");
   const int row = 128 * warp + 4 * lane;
   TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case6, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 1 <= row_part)));
+    tx::put(X_row_case7, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 1024 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 1024 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
@@ -394,7 +406,7 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
     if (k_serial < 1 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case6(4 * k_serial + k_vector));
+        m_part = tx::max(m_part, X_row_case7(4 * k_serial + k_vector));
       }
     }
   }
@@ -415,7 +427,7 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
     if (k_1_serial < 1 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case6(4 * k_1_serial + k_vector_1) - m);
+        s_part += tx::exp(X_row_case7(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -435,107 +447,16 @@ texpr_softmax_0_case6(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case6(4 * j_serial + j_vector) - m) / s;
+        Y_run(j_vector) = tx::exp(X_row_case7(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
       tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case6);
-
-#line 448 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(96)
-texpr_softmax_0_case7(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
-  const int N = int(N_i64);
-  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
-  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
-  TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case7(smem + 0, 3, "m_parts_case7");
-  const tx::Shared<tx::f32> s_parts_case7(smem + 16, 3, "s_parts_case7");
-  const int lane = tx::lane();
-  const int warp = tx::warp();
-  const int i = tx::block_x();
-  // softmax.tex:5: m = maximum N k { X[i, k] }
-  tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case7("X_row_case7");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
-#line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case7, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case7, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), 0.0f);
-  }
-  tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 384 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 1 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 1 || k < N)) {
-#line 5
-          m_part = tx::max(m_part, X_row_case7(4 * k_serial + k_vector));
-        }
-      }
-    }
-  }
-#line 5
-  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
-#line 5
-  if (lane == 0) m_parts_case7(warp) = m_part;
-#line 5
-  tx::sync_block(0);  // m_parts_case7 is written before it is combined
-#line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case7(each_warp); });
-  m = tx::max(m, m_part);
-  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f32 s = 0.0f;
-  tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 384 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 1 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 1 || k_1 < N)) {
-#line 6
-          s_part += tx::exp(X_row_case7(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
-    }
-  }
-#line 6
-  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
-#line 6
-  if (lane == 0) s_parts_case7(warp) = s_part;
-#line 6
-  tx::sync_block(1);  // s_parts_case7 is written before it is combined
-#line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case7(each_warp_1); });
-  s += s_part;
-  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 1 || j_first < N) {
-      tx::Reg<tx::f32, 4> Y_run("Y_run");
-      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
-#line 8
-        Y_run(j_vector) = tx::exp(X_row_case7(4 * j_serial + j_vector) - m) / s;
-      }
-#line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 1 <= j_serial));
-    }
-  }
-}
 TX_EXPORT(texpr_softmax_0_case7);
 
-#line 539 "/texpr/softmax.cu"
+#line 460 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(96)
 texpr_softmax_0_case8(
     const tx::f32* __restrict__ X_data,
@@ -553,28 +474,22 @@ texpr_softmax_0_case8(
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 24> X_row_case8("X_row_case8");
+  tx::Reg<tx::f32, 20> X_row_case8("X_row_case8");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case8, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 4 <= row_part), M * N));
+    tx::put(X_row_case8, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case8, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 4 <= row_part_2), 0.0f);
+    tx::fill(X_row_case8, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
-    const int k_first = 384 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 4 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 4 || k < N)) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case8(4 * k_serial + k_vector));
-        }
-      }
+      m_part = tx::max(m_part, X_row_case8(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -589,16 +504,10 @@ texpr_softmax_0_case8(
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 6; ++k_1_serial) {
-    const int k_first_1 = 384 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 4 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 4 || k_1 < N)) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case8(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
+      s_part += tx::exp(X_row_case8(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -611,49 +520,55 @@ texpr_softmax_0_case8(
   s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case8(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
     const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 4 || j_first < N) {
+    if (j_serial < 1 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case8(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 4 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 1 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case8);
 
-#line 630 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(512)
-texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+#line 539 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(96)
+texpr_softmax_0_case9(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 16, "m_parts_case9");
-  const tx::Shared<tx::f32> s_parts_case9(smem + 64, 16, "s_parts_case9");
+  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 3, "m_parts_case9");
+  const tx::Shared<tx::f32> s_parts_case9(smem + 16, 3, "s_parts_case9");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 8> X_row_case9("X_row_case9");
-  const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
+  tx::Reg<tx::f32, 24> X_row_case9("X_row_case9");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case9, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 1 <= row_part)));
+    tx::put(X_row_case9, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 4 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case9, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 4 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
-    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
-    if (k_serial < 1 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
-      }
+      m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -663,18 +578,15 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 5
   tx::sync_block(0);  // m_parts_case9 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case9(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case9(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 2; ++k_1_serial) {
-    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_1_serial < 1 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 6; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
-      }
+      s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -684,63 +596,51 @@ texpr_softmax_0_case9(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 #line 6
   tx::sync_block(1);  // s_parts_case9 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 2; ++j_serial) {
-    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
-    if (j_serial < 1 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
+    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 4 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case9(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 4 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case9);
 
-#line 706 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(160)
-texpr_softmax_0_case10(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
+#line 618 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(512)
+texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case10(smem + 0, 5, "m_parts_case10");
-  const tx::Shared<tx::f32> s_parts_case10(smem + 32, 5, "s_parts_case10");
+  const tx::Shared<tx::f32> m_parts_case10(smem + 0, 16, "m_parts_case10");
+  const tx::Shared<tx::f32> s_parts_case10(smem + 64, 16, "s_parts_case10");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case10("X_row_case10");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  tx::Reg<tx::f32, 8> X_row_case10("X_row_case10");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 2; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case10, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 640 * row_part, tx::Wanted<4>(0 - row, N - row, 640 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case10, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 640 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), 0.0f);
+    tx::put(X_row_case10, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 1 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 640 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 3 || k_first < N) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 2; ++k_serial) {
+    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
+    if (k_serial < 1 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 3 || k < N)) {
 #line 5
-          m_part = tx::max(m_part, X_row_case10(4 * k_serial + k_vector));
-        }
+        m_part = tx::max(m_part, X_row_case10(4 * k_serial + k_vector));
       }
     }
   }
@@ -751,20 +651,17 @@ texpr_softmax_0_case10(
 #line 5
   tx::sync_block(0);  // m_parts_case10 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 5>([&](int each_warp) { return m_parts_case10(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case10(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 640 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 3 || k_first_1 < N) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 2; ++k_1_serial) {
+    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_1_serial < 1 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 3 || k_1 < N)) {
 #line 6
-          s_part += tx::exp(X_row_case10(4 * k_1_serial + k_vector_1) - m);
-        }
+        s_part += tx::exp(X_row_case10(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -775,26 +672,26 @@ texpr_softmax_0_case10(
 #line 6
   tx::sync_block(1);  // s_parts_case10 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 5>([&](int each_warp_1) { return s_parts_case10(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case10(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 640 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 2; ++j_serial) {
+    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
+    if (j_serial < 1 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case10(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case10);
 
-#line 797 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(224)
+#line 694 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(160)
 texpr_softmax_0_case11(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -804,8 +701,8 @@ texpr_softmax_0_case11(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 7, "m_parts_case11");
-  const tx::Shared<tx::f32> s_parts_case11(smem + 32, 7, "s_parts_case11");
+  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 5, "m_parts_case11");
+  const tx::Shared<tx::f32> s_parts_case11(smem + 32, 5, "s_parts_case11");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -816,23 +713,17 @@ texpr_softmax_0_case11(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case11, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case11, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 640 * row_part, tx::Wanted<4>(0 - row, N - row, 640 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), 0.0f);
+    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 640 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 896 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 3 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 3 || k < N)) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case11(4 * k_serial + k_vector));
-        }
-      }
+      m_part = tx::max(m_part, X_row_case11(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -842,21 +733,15 @@ texpr_softmax_0_case11(
 #line 5
   tx::sync_block(0);  // m_parts_case11 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case11(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 5>([&](int each_warp) { return m_parts_case11(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 896 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 3 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 3 || k_1 < N)) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case11(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
+      s_part += tx::exp(X_row_case11(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -866,11 +751,11 @@ texpr_softmax_0_case11(
 #line 6
   tx::sync_block(1);  // s_parts_case11 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 5>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    const int j_first = 640 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_serial < 3 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -884,34 +769,40 @@ texpr_softmax_0_case11(
 }
 TX_EXPORT(texpr_softmax_0_case11);
 
-#line 888 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(512)
-texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+#line 773 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(224)
+texpr_softmax_0_case12(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 16, "m_parts_case12");
-  const tx::Shared<tx::f32> s_parts_case12(smem + 64, 16, "s_parts_case12");
+  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 7, "m_parts_case12");
+  const tx::Shared<tx::f32> s_parts_case12(smem + 32, 7, "s_parts_case12");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 16> X_row_case12("X_row_case12");
-  const int row = 128 * warp + 4 * lane;
-  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
+  tx::Reg<tx::f32, 20> X_row_case12("X_row_case12");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case12, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
+    tx::put(X_row_case12, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case12, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
-    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
-    if (k_serial < 2 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-        m_part = tx::max(m_part, X_row_case12(4 * k_serial + k_vector));
-      }
+      m_part = tx::max(m_part, X_row_case12(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -921,18 +812,15 @@ texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 5
   tx::sync_block(0);  // m_parts_case12 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case12(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case12(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s_case12 = 0.0;
+  tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
-    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
-    if (k_1_serial < 2 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-        s_part += tx::exp(X_row_case12(4 * k_1_serial + k_vector_1) - m);
-      }
+      s_part += tx::exp(X_row_case12(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -942,63 +830,51 @@ texpr_softmax_0_case12(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 6
   tx::sync_block(1);  // s_parts_case12 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
-  s_case12 += tx::cast<tx::f64>(s_part);
+  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
+  s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
-    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
-    if (j_serial < 2 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 3 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case12(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case12);
+        Y_run(j_vector) = tx::exp(X_row_case12(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case12);
 
-#line 964 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(320)
-texpr_softmax_0_case13(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
+#line 852 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(512)
+texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case13(smem + 0, 10, "m_parts_case13");
-  const tx::Shared<tx::f32> s_parts_case13(smem + 48, 10, "s_parts_case13");
+  const tx::Shared<tx::f32> m_parts_case13(smem + 0, 16, "m_parts_case13");
+  const tx::Shared<tx::f32> s_parts_case13(smem + 64, 16, "s_parts_case13");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case13("X_row_case13");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  tx::Reg<tx::f32, 16> X_row_case13("X_row_case13");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case13, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1280 * row_part, tx::Wanted<4>(0 - row, N - row, 1280 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case13, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1280 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), 0.0f);
+    tx::put(X_row_case13, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 2 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 1280 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 3 || k_first < N) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
+    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
+    if (k_serial < 2 || k_first < N) {
       TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 3 || k < N)) {
 #line 5
-          m_part = tx::max(m_part, X_row_case13(4 * k_serial + k_vector));
-        }
+        m_part = tx::max(m_part, X_row_case13(4 * k_serial + k_vector));
       }
     }
   }
@@ -1009,20 +885,17 @@ texpr_softmax_0_case13(
 #line 5
   tx::sync_block(0);  // m_parts_case13 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 10>([&](int each_warp) { return m_parts_case13(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case13(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case13 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 1280 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 3 || k_first_1 < N) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
+    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_1_serial < 2 || k_first_1 < N) {
       TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 3 || k_1 < N)) {
 #line 6
-          s_part += tx::exp(X_row_case13(4 * k_1_serial + k_vector_1) - m);
-        }
+        s_part += tx::exp(X_row_case13(4 * k_1_serial + k_vector_1) - m);
       }
     }
   }
@@ -1033,26 +906,26 @@ texpr_softmax_0_case13(
 #line 6
   tx::sync_block(1);  // s_parts_case13 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 10>([&](int each_warp_1) { return s_parts_case13(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case13(each_warp_1); });
   s_case13 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 1280 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case13(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case13);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case13);
 
-#line 1055 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(416)
+#line 928 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(320)
 texpr_softmax_0_case14(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -1062,8 +935,8 @@ texpr_softmax_0_case14(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case14(smem + 0, 13, "m_parts_case14");
-  const tx::Shared<tx::f32> s_parts_case14(smem + 64, 13, "s_parts_case14");
+  const tx::Shared<tx::f32> m_parts_case14(smem + 0, 10, "m_parts_case14");
+  const tx::Shared<tx::f32> s_parts_case14(smem + 48, 10, "s_parts_case14");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -1074,23 +947,17 @@ texpr_softmax_0_case14(
   const int row = 128 * warp + 4 * lane + (-1) * lead;
   TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case14, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case14, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1280 * row_part, tx::Wanted<4>(0 - row, N - row, 1280 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
   }
   TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case14, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), 0.0f);
+    tx::fill(X_row_case14, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1280 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
   TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
-    const int k_first = 1664 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 3 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 3 || k < N)) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case14(4 * k_serial + k_vector));
-        }
-      }
+      m_part = tx::max(m_part, X_row_case14(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -1100,21 +967,15 @@ texpr_softmax_0_case14(
 #line 5
   tx::sync_block(0);  // m_parts_case14 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case14(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 10>([&](int each_warp) { return m_parts_case14(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case14 = 0.0;
   tx::f32 s_part = 0.0f;
   TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
-    const int k_first_1 = 1664 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 3 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 3 || k_1 < N)) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case14(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
+      s_part += tx::exp(X_row_case14(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -1124,11 +985,11 @@ texpr_softmax_0_case14(
 #line 6
   tx::sync_block(1);  // s_parts_case14 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case14(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 10>([&](int each_warp_1) { return s_parts_case14(each_warp_1); });
   s_case14 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    const int j_first = 1280 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_serial < 3 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -1142,8 +1003,8 @@ texpr_softmax_0_case14(
 }
 TX_EXPORT(texpr_softmax_0_case14);
 
-#line 1146 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(928)
+#line 1007 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case15(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -1153,35 +1014,29 @@ texpr_softmax_0_case15(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case15(smem + 0, 29, "m_parts_case15");
-  const tx::Shared<tx::f32> s_parts_case15(smem + 128, 29, "s_parts_case15");
+  const tx::Shared<tx::f32> m_parts_case15(smem + 0, 13, "m_parts_case15");
+  const tx::Shared<tx::f32> s_parts_case15(smem + 64, 13, "s_parts_case15");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 36> X_row_case15("X_row_case15");
+  tx::Reg<tx::f32, 20> X_row_case15("X_row_case15");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case15, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
+    tx::put(X_row_case15, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case15, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), 0.0f);
+    tx::fill(X_row_case15, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
-    const int k_first = 3712 * k_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_serial < 2 || k_first < N) {
-      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
-        const int k = k_vector + k_first;
-        if ((0 < k_serial || 0 <= k) && (k_serial < 2 || k < N)) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-          m_part = tx::max(m_part, X_row_case15(4 * k_serial + k_vector));
-        }
-      }
+      m_part = tx::max(m_part, X_row_case15(4 * k_serial + k_vector));
     }
   }
 #line 5
@@ -1191,21 +1046,15 @@ texpr_softmax_0_case15(
 #line 5
   tx::sync_block(0);  // m_parts_case15 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case15(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case15(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case15 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
-    const int k_first_1 = 3712 * k_1_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (k_1_serial < 2 || k_first_1 < N) {
-      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
-        const int k_1 = k_vector_1 + k_first_1;
-        if ((0 < k_1_serial || 0 <= k_1) && (k_1_serial < 2 || k_1 < N)) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-          s_part += tx::exp(X_row_case15(4 * k_1_serial + k_vector_1) - m);
-        }
-      }
+      s_part += tx::exp(X_row_case15(4 * k_1_serial + k_vector_1) - m);
     }
   }
 #line 6
@@ -1215,8 +1064,87 @@ texpr_softmax_0_case15(
 #line 6
   tx::sync_block(1);  // s_parts_case15 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case15(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case15(each_warp_1); });
   s_case15 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 3 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case15(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case15);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case15);
+
+#line 1086 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(928)
+texpr_softmax_0_case16(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case16(smem + 0, 29, "m_parts_case16");
+  const tx::Shared<tx::f32> s_parts_case16(smem + 128, 29, "s_parts_case16");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 36> X_row_case16("X_row_case16");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case16, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case16, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+      m_part = tx::max(m_part, X_row_case16(4 * k_serial + k_vector));
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case16(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case16 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case16(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case16 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+      s_part += tx::exp(X_row_case16(4 * k_1_serial + k_vector_1) - m);
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case16(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case16 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case16(each_warp_1); });
+  s_case16 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
     const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
@@ -1224,23 +1152,23 @@ texpr_softmax_0_case15(
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
-        Y_run(j_vector) = tx::exp(X_row_case15(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case15);
+        Y_run(j_vector) = tx::exp(X_row_case16(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case16);
       }
 #line 8
       tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
-TX_EXPORT(texpr_softmax_0_case15);
+TX_EXPORT(texpr_softmax_0_case16);
 
-#line 1237 "/texpr/softmax.cu"
+#line 1165 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case16(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+texpr_softmax_0_case17(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case16(smem + 0, 8, "m_parts_case16");
-  const tx::Shared<tx::f64> s_parts_case16(smem + 32, 8, "s_parts_case16");
+  const tx::Shared<tx::f32> m_parts_case17(smem + 0, 8, "m_parts_case17");
+  const tx::Shared<tx::f64> s_parts_case17(smem + 32, 8, "s_parts_case17");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -1255,15 +1183,15 @@ texpr_softmax_0_case16(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case16(warp) = m_part;
+  if (lane == 0) m_parts_case17(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case16 is written before it is combined
+  tx::sync_block(0);  // m_parts_case17 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case16(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case17(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s_case16 = 0.0;
-  tx::f64 s_part_case16 = 0.0;
+  tx::f64 s_case17 = 0.0;
+  tx::f64 s_part_case17 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
     for (int k_1_serial_step = 0; k_1_serial_step < tx::min(tx::i64(4096), (N + 255) / 256 - 4096 * k_1_serial_chunk); ++k_1_serial_step) {
@@ -1271,22 +1199,22 @@ texpr_softmax_0_case16(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 6
       if (k_1 < N) s_chunk += tx::exp(X(i, k_1) - m);
     }
-    s_part_case16 += tx::cast<tx::f64>(s_chunk);
+    s_part_case17 += tx::cast<tx::f64>(s_chunk);
   }
 #line 6
-  s_part_case16 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case16);
+  s_part_case17 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case17);
 #line 6
-  if (lane == 0) s_parts_case16(warp) = s_part_case16;
+  if (lane == 0) s_parts_case17(warp) = s_part_case17;
 #line 6
-  tx::sync_block(1);  // s_parts_case16 is written before it is combined
+  tx::sync_block(1);  // s_parts_case17 is written before it is combined
 #line 6
-  s_part_case16 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case16(each_warp_1); });
-  s_case16 += s_part_case16;
+  s_part_case17 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case17(each_warp_1); });
+  s_case17 += s_part_case17;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
 #line 8
-    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case16);
+    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case17);
   }
 }
-TX_EXPORT(texpr_softmax_0_case16);
+TX_EXPORT(texpr_softmax_0_case17);
