@@ -21,8 +21,8 @@ of 60 ms behind others of their own, in 5 rounds; one launch alone; and a progra
 of the one before, whose launches begin early, beside as many calls. Each ratio is the median of rounds, with the least
 and the greatest.
 
---peer quack (triton; may be given again): QuACK's tuned product and Triton's autotuned one too, where they are
-installed; where not, a line says so.
+--peer quack (triton, ampere; may be given again): QuACK's tuned product and Triton's autotuned one too, where they are
+installed; where not, a line says so. ampere: Triton's as it compiles for sm_80, with `mma.sync`, beside `--arch sm_90`.
 
 --wanted: the sizes that are to be as fast as cuBLAS, in all columns, beside all peers, few rows with cold caches, and
 what comes of them (`product_summary.py`).
@@ -301,7 +301,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.wanted:
         options.size = options.size or ["x".join(map(str, size)) for size in (*LARGE, *SMALL, *SKINNY)]
-        options.way, options.peer = options.way or list(WAYS), options.peer or list(PEERS)
+        options.way, options.peer = options.way or list(WAYS), options.peer or ["quack", "triton"]
     return build(options.out, options) if options.action == "build" else run(options.out, options)
 
 

@@ -8,7 +8,8 @@ and beside the product alone.
     --case nt (nn, tn, tt)
 
 Every result is compared with float64 on a poisoned output. A time is the median of rounds in shuffled order, each a
-graph of launches. `run` writes DIR/epilogues.json after each product.
+graph of launches; the second columns are of such graphs replayed once after a pause each. `run` writes
+DIR/epilogues.json after each product.
 """
 
 import argparse
@@ -24,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 SIZES = ((4096, 4096, 4096), (8192, 8192, 8192), (8192, 8192, 1024), (4096, 14336, 4096))
 CASES = {"nn": ("M, K", "K, N"), "nt": ("M, K", "N, K"), "tn": ("K, M", "K, N"), "tt": ("K, M", "N, K")}
-GRAPH_MS, MAX_LAUNCHES = 10.0, 50
+GRAPH_MS, MAX_LAUNCHES, BURSTS = 10.0, 50, 12
 TOLERANCE = 4e-3  # of the norm
 TEXT = """kernel product(A: bf16[{a}], B: bf16[{b}], {more}C: bf16[M, N]) {{
     {before}
@@ -175,7 +176,7 @@ def run(out: Path, options: argparse.Namespace) -> int:
 
 
 def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -> dict[str, dict[str, Any]]:
-    from gpu_timing import graph_of, interleaved
+    from gpu_timing import bursts, graph_of, interleaved
     from memory_measure import first_call
     from memory_problems import error_of
 
@@ -228,19 +229,25 @@ def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -
         graphs[f"{product.name} texpr"] = (graph_of(torch, ours, launches), launches)
         graphs[f"{product.name} torch"] = (graph_of(torch, theirs, launches), launches)
         del wanted, peer
-    for key, found in interleaved(torch, graphs, rounds).items():
-        name, who = key.split()
-        rows[name].setdefault("ms", {})[who] = found
+    for way, times in ("ms", interleaved(torch, graphs, rounds)), ("burst ms", bursts(torch, graphs, BURSTS)):
+        for key, found in times.items():
+            name, who = key.split()
+            rows[name].setdefault(way, {})[who] = found
     return rows
 
 
 def line_of(product: Product, row: dict[str, Any], plain: dict[str, Any]) -> str:
-    times, alone = ({n: statistics.median(t) for n, t in one["ms"].items()} for one in (row, plain))
     said = "" if row["right"] else f"  WRONG: {row['error']['texpr']:.1e}, same bits: {row['same bits']}"
     return (
-        f"{product.name:36} {1000 * times['texpr']:9.1f} us   torch {1000 * times['torch']:9.1f} us"
-        f"   torch's time over ours {times['torch'] / times['texpr']:.3f}"
-        f"   of the product alone {alone['texpr'] / times['texpr']:.3f}{said}"
+        f"{product.name:36}{_column(row['ms'], plain['ms'])}   burst{_column(row['burst ms'], plain['burst ms'])}{said}"
+    )
+
+
+def _column(found: dict[str, list[float]], plain: dict[str, list[float]]) -> str:
+    ours, theirs, alone = (statistics.median(times) for times in (found["texpr"], found["torch"], plain["texpr"]))
+    return (
+        f" {1000 * ours:9.1f} us   torch {1000 * theirs:9.1f} us   torch's time over ours {theirs / ours:.3f}"
+        f"   of the product alone {alone / ours:.3f}"
     )
 
 

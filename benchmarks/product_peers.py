@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from contractions import Product
 
-PEERS = ("quack", "triton")  # beside torch
+PEERS = ("quack", "triton", "ampere")  # beside torch
 BUILT = {  # how to come by them
     "quack": "its wheels: quack-kernels, nvidia-cutlass-dsl",
     "triton": "its wheel: triton, which PyTorch's for Linux brings along",
+    "ampere": "the same wheel",
 }
 HALVES = ("f16", "bf16")
 READ_ONLY = """extern "C" __global__ void __launch_bounds__(512)
@@ -42,6 +43,8 @@ def peer(name: str) -> Any:
                 from quack.gemm_interface import gemm
             case "triton":
                 from peers.triton_products import gemm
+            case "ampere":
+                from peers.triton_ampere import gemm
             case _:
                 raise ValueError(name)
     except ImportError as why:  # of what a peer's own packages load, too
