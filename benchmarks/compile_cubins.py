@@ -68,10 +68,19 @@ def compile_here(name: str, way: str) -> None:
 
     if way == "warm":
         cubin(case.others)
-    before, begun = os.times(), time.perf_counter()
+    before, begun = _processor_s(), time.perf_counter()
     size = len(cubin(case.sizes))
-    wall, after = time.perf_counter() - begun, os.times()
-    print(json.dumps({"wall": wall, "cpu": sum(after[:4]) - sum(before[:4]), "bytes": size}))
+    wall = time.perf_counter() - begun
+    print(json.dumps({"wall": wall, "cpu": _processor_s() - before, "bytes": size}))
+
+
+def _processor_s() -> float:
+    """What this process and its children have taken of the processor, those that are not over among them: a compiler
+    waits for the next text."""
+    children = [pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
+    stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in children]
+    ticks = sum(int(field) for stat in stats for field in stat[11:15])
+    return sum(os.times()[:4]) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(slots=True)

@@ -4,10 +4,10 @@ that a time limit, a limit on memory, a signal or a crash of the compiler ends t
     python -I -S nvrtc_driver.py LIBRARY --version
     python -I -S nvrtc_driver.py LIBRARY --wait STATUS
 
-With `--wait` it reads the folder to work in and the arguments, each after a NUL but the first, up to the end of its
-input: `/tmp/x`, [options], `-cubin`, `-o`, `kernel.cubin`, `kernel.cu`. Until then it compiles a text of nothing, after
-which NVRTC takes 8 ms less for any other. It ends when nothing has come for a while, with the exit status
-STATUS.
+With `--wait` it reads how many bytes come, on a line, and so many: the folder to work in and the arguments, each after
+a NUL but the first: `/tmp/x`, [options], `-cubin`, `-o`, `kernel.cubin`, `kernel.cu`. It answers by a line with the
+exit status, once the log is on the error output, and reads again. Before the first one it compiles a text of nothing,
+after which NVRTC takes 8 ms less for any other. It ends when nothing has come for a while, with the exit status STATUS.
 
 It imports as little as it can, none of our modules among it: its start is much of what a small kernel takes.
 """
@@ -64,11 +64,11 @@ def compile_text(library: Library, kind: str, result: str, options: list[str], s
     words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     code = library.call("nvrtcCompileProgram", program, len(options), words)
     sys.stderr.buffer.write(library.content(program, "ProgramLog"))
-    if code:
-        return 1
-    with open(result, "wb") as file:  # noqa: PTH123 -- pathlib takes longer
-        file.write(library.content(program, KINDS[kind]))
-    return 0
+    if not code:
+        with open(result, "wb") as file:  # noqa: PTH123 -- pathlib takes longer
+            file.write(library.content(program, KINDS[kind]))
+    library.need("nvrtcDestroyProgram", ctypes.byref(program))
+    return 1 if code else 0
 
 
 def warm_up(library: Library) -> None:
@@ -91,14 +91,16 @@ def main() -> int:
         return 0
     if not is_told(0):
         warm_up(library)
-    told = sys.stdin.buffer.read() if is_told(PATIENCE_S) else b""
-    if not told:  # nothing came, or whoever began this has ended
-        return int(status[0])
-    folder, *options = os.fsdecode(told).split("\0")
-    os.chdir(folder)
-    os.environ["TMPDIR"] = folder
-    *options, kind, _, result, source = options
-    return compile_text(library, kind, result, options, source)
+    while is_told(PATIENCE_S) and (size := sys.stdin.buffer.readline()):  # no line: whoever began this has ended
+        folder, *options = os.fsdecode(sys.stdin.buffer.read(int(size))).split("\0")
+        os.chdir(folder)
+        os.environ["TMPDIR"] = folder
+        *options, kind, _, result, source = options
+        code = compile_text(library, kind, result, options, source)
+        sys.stderr.buffer.flush()
+        os.chdir("/")  # the folder goes away
+        print(code, flush=True)
+    return int(status[0])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
 """Compilers as processes: each in a group of its own, which ends with it, at a time limit, or with this process.
 
 A compiler that is a library runs in a Python (`nvrtc_driver.py`), which loads it and waits to be told what to compile.
-It may begin ahead (`begin_ahead`), while the text that it will compile is still being made.
+It may begin ahead (`begin_ahead`), while the text that it will compile is still being made, and waits for another text
+when it has compiled one.
 """
 
 import atexit
 import os
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -32,24 +35,65 @@ class Done:
 class _Begun:
     """A compiler that runs, and its group."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[bytes]"
     group: int
 
-    def done(self, timeout_s: float, told: str | None = None) -> Done:
-        """How it ends, once it has been told what it waits for."""
-        try:
-            if told is None:
+    def done(self, timeout_s: float) -> Done:
+        """How it ends."""
+        with self._killed_on_the_way():
+            try:
                 stdout, stderr = self.process.communicate(timeout=timeout_s)
-            else:
-                stdout, stderr = self.process.communicate(told, timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill(self.group)
-            stdout, stderr = self.process.communicate()
-            return Done(None, stdout, stderr)
+            except subprocess.TimeoutExpired:
+                _kill(self.group)
+                stdout, stderr = self.process.communicate()
+                return Done(None, _text(stdout), _text(stderr))
+        return Done(self.process.returncode, _text(stdout), _text(stderr))
+
+    def answered(self, told: bytes, timeout_s: float) -> Done:
+        """What it answers to what it is told, or how it ends without an answer."""
+        ends = time.monotonic() + timeout_s
+        with self._killed_on_the_way():
+            assert self.process.stdin is not None
+            with suppress(BrokenPipeError):  # it has just ended
+                self.process.stdin.write(b"%d\n" % len(told) + told)
+                self.process.stdin.flush()
+            return self._answer(ends)
+
+    def _answer(self, ends: float) -> Done:
+        """The next line of its output, a status, and what came to its error output before."""
+        streams = (self.process.stdout, self.process.stderr)
+        stdout, stderr = said = (bytearray(), bytearray())
+        with selectors.DefaultSelector() as selector:
+            for stream, all_of_it in zip(streams, said, strict=True):
+                assert stream is not None
+                selector.register(stream, selectors.EVENT_READ, all_of_it)
+            while selector.get_map():
+                answered = stdout.endswith(b"\n")  # and whatever it said before is there to be read
+                ready = selector.select(0 if answered else max(0.0, ends - time.monotonic()))
+                if not ready and answered:
+                    return Done(int(stdout), "", _text(stderr))
+                if not ready:
+                    _kill(self.group)
+                    self.process.wait()
+                    return Done(None, _text(stdout), _text(stderr))
+                for key, _ in ready:
+                    part = os.read(key.fd, 1 << 16)
+                    key.data.extend(part)
+                    if not part:
+                        selector.unregister(key.fileobj)
+        return Done(self.process.wait(), _text(stdout), _text(stderr))
+
+    @contextmanager
+    def _killed_on_the_way(self) -> Iterator[None]:
+        try:
+            yield
         except BaseException:  # such as Ctrl-C, which does not reach another group
             _kill(self.group)
             raise
-        return Done(self.process.returncode, stdout, stderr)
+
+
+def _text(said: bytes | bytearray) -> str:
+    return said.decode(errors="replace")
 
 
 def run(arguments: Sequence[str], folder: Path, timeout_s: float) -> Done:
@@ -59,16 +103,20 @@ def run(arguments: Sequence[str], folder: Path, timeout_s: float) -> Done:
 
 
 def run_told(waiting: tuple[str, ...], options: Sequence[str], folder: Path, timeout_s: float) -> Done:
-    """The same by a program that waits to be told its folder and its options: the one that began ahead, or another."""
-    told = "\0".join((str(folder), *options))
+    """The same by a program that waits to be told its folder and its options: the one that waits already, or another.
+    One that has done this well waits for the next."""
+    told = os.fsencode("\0".join((str(folder), *options)))
     while True:
-        with _ahead_or_begun(waiting) as one:
-            done = one.done(timeout_s, told)
+        one = _taken(waiting)
+        with one.ending as ending:
+            done = one.one.answered(told, timeout_s)
+            if done.code == 0 and not _ahead and one.one.process.poll() is None:
+                _ahead.append(_Ahead(waiting, one.one, ending.pop_all(), os.getpid()))
         if done.code != NOT_TOLD:  # it had waited too long, just now
             return done
 
 
-# ---- what begins ahead ----
+# ---- what waits ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +138,8 @@ def begin_ahead(waiting: tuple[str, ...]) -> None:
     if len(os.sched_getaffinity(0)) == 1 or any(_usable(each, waiting) for each in _ahead):
         return
     end_ahead()
-    with ExitStack() as stack, suppress(OSError):  # whoever runs it says what is wrong
-        one = stack.enter_context(_begun(waiting, Path("/"), subprocess.PIPE))
-        _ahead.append(_Ahead(waiting, one, stack.pop_all(), os.getpid()))
+    with suppress(OSError):  # whoever runs it says what is wrong
+        _ahead.append(_new(waiting))
 
 
 @atexit.register
@@ -108,21 +155,23 @@ def _usable(each: _Ahead, waiting: tuple[str, ...]) -> bool:
     return each.waiting == waiting and each.owner == os.getpid() and each.one.process.poll() is None
 
 
-@contextmanager
-def _ahead_or_begun(waiting: tuple[str, ...]) -> Iterator[_Begun]:
+def _new(waiting: tuple[str, ...]) -> _Ahead:
+    with ExitStack() as stack:
+        one = stack.enter_context(_begun(waiting, Path("/"), subprocess.PIPE))
+        return _Ahead(waiting, one, stack.pop_all(), os.getpid())
+
+
+def _taken(waiting: tuple[str, ...]) -> _Ahead:
+    """The one that waits, which no other thread has then, or another."""
     try:
         ahead = _ahead.pop()
     except IndexError:  # or another thread was first
-        ahead = None
-    if ahead is not None and _usable(ahead, waiting):
-        with ahead.ending:
-            yield ahead.one
-        return
-    if ahead is not None:
-        _ahead.append(ahead)
-        end_ahead()
-    with _begun(waiting, Path("/"), subprocess.PIPE) as one:
-        yield one
+        return _new(waiting)
+    if _usable(ahead, waiting):
+        return ahead
+    _ahead.append(ahead)
+    end_ahead()
+    return _new(waiting)
 
 
 # ---- processes ----
@@ -143,8 +192,6 @@ def _begun(arguments: Sequence[str], folder: Path, stdin: int) -> Iterator[_Begu
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             process_group=group,
         ) as process,
     ):

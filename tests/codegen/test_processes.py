@@ -1,4 +1,4 @@
-"""Compilers as processes: one that begins ahead is taken by who needs it, ends by itself, and leaves nothing behind."""
+"""Compilers as processes: one that waits is taken by who needs it, ends by itself, and leaves nothing behind."""
 
 import os
 import signal
@@ -29,6 +29,10 @@ def program(path: Path, script: str) -> tuple[str, ...]:
     return (str(path),)
 
 
+TAKES = "read -r size; [ $size ] || exit 0; head -c $size"  # what it is told, to its output
+ANSWERS = f"while {TAKES} > /dev/null; do echo done >&2; echo 0; done"
+
+
 def is_there(process: int) -> bool:
     try:
         os.kill(process, 0)
@@ -43,7 +47,21 @@ def test_the_compiler_that_began_ahead_compiles_the_next_text():
     toolchain.begin_device_compiler("nvrtc")
     (ahead,) = processes._ahead
     assert toolchain.compile_cubin(KERNEL, "sm_80", by="nvrtc") == alone
-    assert ahead.one.process.returncode == 0 and not processes._ahead and not is_there(ahead.one.group)
+    assert [each.one for each in processes._ahead] == [ahead.one]
+    processes.end_ahead()
+    assert ahead.one.process.returncode is not None and not is_there(ahead.one.group)
+
+
+@pytest.mark.nvrtc
+def test_a_compiler_that_has_compiled_compiles_the_next_text_alike():
+    other = KERNEL.replace("{}", "{ __threadfence(); }")
+    alone = [toolchain.compile_cubin(text, "sm_80", by="nvrtc") for text in (KERNEL, other)]
+    (kept,) = processes._ahead
+    again = [toolchain.compile_cubin(text, "sm_80", by="nvrtc") for text in (other, KERNEL)]
+    assert again[::-1] == alone and [each.one for each in processes._ahead] == [kept.one]
+    with pytest.raises(texpr.TExprError, match="E0504"):
+        toolchain.compile_cubin("what", "sm_80", by="nvrtc")
+    assert [each.one for each in processes._ahead] != [kept.one]  # one that has refused a text does not stay
 
 
 @pytest.mark.nvrtc
@@ -70,38 +88,47 @@ def test_no_compiler_begins_ahead_where_there_is_one_core(monkeypatch, tmp_path)
     assert not processes._ahead
 
 
-def test_what_waits_is_told_its_folder_and_its_options(tmp_path):
-    waiting = program(tmp_path / "waits", "tr '\\000' '\\n'")
+def test_what_waits_is_told_its_folder_and_its_options_and_waits_again(tmp_path):
+    waiting = program(tmp_path / "waits", f"while {TAKES} | tr '\\000' '\\n' >&2; do echo 0; done")
     processes.begin_ahead(waiting)
     (ahead,) = processes._ahead
-    done = processes.run_told(waiting, ("-a", "b c"), tmp_path, 50)
-    assert (done.code, done.stdout) == (0, f"{tmp_path}\n-a\nb c") and ahead.one.process.returncode == 0
+    for options in (("-a", "b c"), ("-d",)):
+        done = processes.run_told(waiting, options, tmp_path, 50)
+        assert (done.code, done.stderr.splitlines()) == (0, [str(tmp_path), *options])
+        assert [each.one for each in processes._ahead] == [ahead.one] and ahead.one.process.poll() is None
+
+
+def test_what_is_said_at_length_does_not_stop_it(tmp_path):
+    waiting = program(tmp_path / "waits", f"{TAKES} > /dev/null; head -c 300000 /dev/zero >&2; echo 3; read -r _")
+    done = processes.run_told(waiting, (), tmp_path, 50)
+    assert (done.code, len(done.stderr)) == (3, 300000) and not processes._ahead
 
 
 def test_one_that_has_ended_is_replaced(tmp_path):
-    waiting = program(tmp_path / "waits", "cat > /dev/null; echo done")
+    waiting = program(tmp_path / "waits", ANSWERS)
     processes.begin_ahead(waiting)
     (ahead,) = processes._ahead
     os.killpg(ahead.one.group, signal.SIGKILL)
     ahead.one.process.wait(50)
-    assert processes.run_told(waiting, (), tmp_path, 50).stdout == "done\n"
+    assert processes.run_told(waiting, (), tmp_path, 50).stderr == "done\n"
 
 
 def test_one_that_ends_just_when_it_is_told_is_replaced(tmp_path):
     once = tmp_path / "once"
-    waiting = program(tmp_path / "waits", f"cat > /dev/null; [ -e {once} ] || {{ touch {once}; exit 75; }}; echo done")
+    waiting = program(tmp_path / "waits", f"[ -e {once} ] || {{ touch {once}; exit 75; }}; {ANSWERS}")
     processes.begin_ahead(waiting)
-    assert processes.run_told(waiting, (), tmp_path, 50).stdout == "done\n" and once.exists()
+    assert processes.run_told(waiting, (), tmp_path, 50).stderr == "done\n" and once.exists()
 
 
 def test_another_program_takes_the_place_of_one_that_waits(tmp_path):
-    first, second = program(tmp_path / "first", "cat; echo 1"), program(tmp_path / "second", "cat > /dev/null; echo 2")
+    first, second = program(tmp_path / "first", "cat"), program(tmp_path / "second", ANSWERS)
     processes.begin_ahead(first)
     (ahead,) = processes._ahead
     processes.begin_ahead(second)
     assert ahead.one.process.returncode is not None and not is_there(ahead.one.group)
     processes.begin_ahead(first)
-    assert processes.run_told(second, (), tmp_path, 50).stdout == "2\n" and not processes._ahead
+    assert processes.run_told(second, (), tmp_path, 50).stderr == "done\n"
+    assert [each.waiting for each in processes._ahead] == [second]
 
 
 def test_one_that_cannot_begin_is_for_its_user_to_find(tmp_path):
@@ -110,7 +137,7 @@ def test_one_that_cannot_begin_is_for_its_user_to_find(tmp_path):
 
 
 def test_a_time_limit_ends_one_that_began_ahead(tmp_path):
-    waiting = program(tmp_path / "waits", "cat > /dev/null; sleep 60")
+    waiting = program(tmp_path / "waits", f"{TAKES}; sleep 60")
     processes.begin_ahead(waiting)
     (ahead,) = processes._ahead
     assert processes.run_told(waiting, (), tmp_path, 0.1).code is None
@@ -118,7 +145,7 @@ def test_a_time_limit_ends_one_that_began_ahead(tmp_path):
 
 
 def test_a_forked_process_leaves_what_waits_to_the_one_that_began_it(tmp_path):
-    waiting = program(tmp_path / "waits", "cat > /dev/null; echo done")
+    waiting = program(tmp_path / "waits", ANSWERS)
     processes.begin_ahead(waiting)
     (ahead,) = processes._ahead
     child = os.fork()
@@ -127,7 +154,7 @@ def test_a_forked_process_leaves_what_waits_to_the_one_that_began_it(tmp_path):
         os._exit(0)
     os.waitpid(child, 0)
     assert ahead.one.process.poll() is None
-    assert processes.run_told(waiting, (), tmp_path, 50).stdout == "done\n"
+    assert processes.run_told(waiting, (), tmp_path, 50).stderr == "done\n"
 
 
 @pytest.mark.nvrtc
