@@ -1,12 +1,13 @@
 """compute-sanitizer over every atom and pipeline at small sizes, all four tools, and a table of what they say.
 
-    python tests/gpu/sanitize.py build OUT                         where the compiler is, without a GPU
+    python tests/gpu/sanitize.py build OUT [--groups high,early]   where the compiler is, without a GPU
     python tests/gpu/sanitize.py run OUT [--tools memcheck,racecheck,synccheck,initcheck] [--jobs 16]
 
-`build` writes the atoms of `atoms.py`, the texts of `pipes.py`, and products of matrices in every form: by wgmma with
-and without clusters, whose blocks share columns or what is summed, of f8 in portions, in programs whose launches
-begin early, by single warps, in tiles of the FMA units, with what is around them. `run` gives each group a process
-under each tool, and says of each how many kernels are right and how many errors the tool counts; its words stay in OUT.
+`build` writes products of matrices in every form, to which `atoms.py` and `pipes.py` add OUT/atoms and OUT/pipes: by
+wgmma with and without clusters, whose blocks share columns or what is summed, of f8 in portions, in programs whose
+launches begin early, by single warps, in tiles of the FMA units, with what is around them; and rows that threads or
+blocks share. `run` gives each group a process under each tool, and says of each how many kernels are right and how many
+errors the tool counts; its words stay in OUT.
 Exits with 1 where there is an error that `FALSE` does not explain.
 """
 
@@ -17,6 +18,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,11 @@ class Group:
     command: tuple[str, ...]
 
 
-def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
-    """A group, a program, its candidate (or a function of the sizes), its architecture and sizes."""
+Case = tuple[str, str, Any, str, dict[str, int]]
+
+
+def products() -> Iterator[Case]:
+    """A group, a program, its candidate, its architecture and sizes."""
     from test_early_products import CHAIN, early
     from test_epilogues import FORMS as AROUND
     from test_piped import HEADS, piped, text
@@ -94,21 +99,96 @@ def products() -> Iterator[tuple[str, str, Any, str, dict[str, int]]]:
         yield "early", CHAIN, early(cluster), "sm_90a", {"M": 200}
 
 
-def build(out: Path, share: slice) -> None:
-    sys.path[:0] = [str(HERE), str(HERE.parent / "properties"), str(HERE.parent / "polyhedral")]
-    from build import write_case
-    from differential import reference, special_arguments
+def high_tiles() -> Iterator[Case]:
+    """Warpgroups of 128 rows, blocks side by side; bands of tiles that wind, and blocks that stay for several tiles."""
+    from test_piped import text
+    from test_piped_high import FORMS, high
 
-    import texpr
     from texpr.polyhedral.mapped.candidate import Candidate
 
-    for n, (group, program, choice, arch, sizes) in list(enumerate(products()))[share]:
+    tiles = [("nt", high(256, 208, abreast=2, stages=3)), ("nn", replace(FORMS["alone"], band=2))]
+    tiles += list(zip(("tn", "tt", "nt", "nn", "tn", "tt", "nt"), list(FORMS.values())[1:], strict=True))
+    for n, (case, how) in enumerate(tiles):
+        sizes = {"M": 264, "N": 264, "K": 200 + 72 * (n % 2)}
+        yield "high", text(case, ("bf16", "f16")[n % 2]), Candidate(launches={"g_0": how}), "sm_90a", sizes
+
+
+def more_products() -> Iterator[Case]:
+    """What is around sums that blocks share; a first launch that begins early; one row; few rows by registers."""
+    import test_row_runs
+    from test_early_products import ONE
+    from test_epilogues import small
+    from test_one_row import SMALL as OF_ONE
+    from test_one_row import text as one_row
+    from test_piped_high import FORMS, high
+    from test_piped_rest import CUT
+    from test_piped_types import text as typed
+    from test_ringed_f64 import SMALL as F64
+    from test_streamed import AROUND
+
+    from texpr.polyhedral.mapped.candidate import Candidate
+
+    for n, program in enumerate(AROUND.values()):
+        how = small(program, 64, 32, persistent=3 + n % 3, streamed=True)
+        yield "streamed around", program, how, "sm_90a", {"M": 72, "N": 56, "K": 200}
+    for tile in (high(128, 64), FORMS["abreast"], CUT):
+        first = Candidate(launches={"g_0": tile}, early=frozenset({"g_0"}))
+        yield "first", ONE, first, "sm_90a", {"M": 264}
+    for rows, n, k in ((1, 72, 128), (1, 264, 520), (5, 136, 200)):
+        choice = Candidate(launches={"g_0": replace(OF_ONE, persistent=OF_ONE.split * -(-n // OF_ONE.tile["j"]))})
+        yield "one row", one_row(rows=str(rows)), choice, "sm_90a", {"N": n, "K": k}
+    for n, case in enumerate(("nn", "nt", "tn", "tt")):
+        tile = replace(F64, tile={"i": 64 << n // 2, "j": 64}, depth=(16, 8)[n % 2], stages=2 + n % 2)
+        odd = {"M": 133 + n, "N": 71, "K": 67 + 2 * n}
+        yield "warps f64", typed(case, "f64", "f64"), Candidate(launches={"g_0": tile}), "sm_90a", odd
+    for scale, sizes, patch, how in test_row_runs.CASES:
+        for rows in ("m, k", "k, m"):
+            choice = test_row_runs.across(patch, **how)
+            yield "row runs", test_row_runs.text(scale, rows), choice, "sm_90a", dict(zip("MNK", sizes, strict=True))
+
+
+def rows() -> Iterator[Case]:
+    """Rows whose maximum scales their sum: blocks of a cluster meet once for both."""
+    from test_scaled_sums import clustered, text
+
+    for t, n, slots, ranks in (("f32", 515, False, 2), ("bf16", 1027, True, 4), ("f16", 1024, False, 8)):
+        for start in ("-inf", "S[i]"):
+            program = text(t, n, start)
+            choice = clustered(program, n, 4 if t == "f32" else 8, slots=slots, ranks=ranks).candidate
+            yield "scaled sums", program, choice, "sm_90a", {}
+
+
+def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
+    """Numbers as a user has them; every third case takes all bits and special values, which leave few sums a number."""
+    from differential import random_arguments, special_arguments
+
+    if seed % 3 == 0:
+        return special_arguments(kernel, sizes, seed)
+    return random_arguments(kernel.core(sizes=sizes), sizes, 2 * seed)
+
+
+def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
+    """All cases, or those of the chosen groups, of a share; how many of them are refused."""
+    sys.path[:0] = [str(HERE), str(HERE.parent / "properties"), str(HERE.parent / "polyhedral")]
+    import test_one_row
+    from build import write_case
+    from differential import reference
+
+    import texpr
+    from texpr.polyhedral.map import one_row
+    from texpr.polyhedral.mapped.candidate import Candidate
+
+    one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
+    refused = 0
+    every = enumerate(chain(products(), high_tiles(), more_products(), rows()))
+    for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)
         kernel = texpr.parse(program).only
-        ref = reference(kernel, sizes, special_arguments(kernel, sizes, n))
+        ref = reference(kernel, sizes, arguments(kernel, sizes, n))
         assert choice is None or isinstance(choice, Candidate)
-        write_case(folder, f"{group.replace(' ', '_')}-{n}", ref, arch, choice)
+        refused += not write_case(folder, f"{group.replace(' ', '_')}-{n}", ref, arch, choice)
+    return refused
 
 
 def groups(out: Path, tool: str) -> Iterator[Group]:
@@ -174,13 +254,13 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--jobs", type=int, default=16)
+    parser.add_argument("--groups", default="", help="those alone")
     parser.add_argument("--share", default="0/1", help="K/N: every N-th product, from the K-th on")
     options = parser.parse_args()
     if options.what == "run":
         return run(options.out, options.tools.split(","), options.jobs)
     first, step = map(int, options.share.split("/"))
-    build(options.out, slice(first, None, step))
-    return 0
+    return 1 if build(options.out, slice(first, None, step), frozenset(filter(None, options.groups.split(",")))) else 0
 
 
 if __name__ == "__main__":
