@@ -23,7 +23,7 @@ from texpr.grammar.index.decide import decide
 from texpr.grammar.index.expr import const, names
 from texpr.grammar.index.interval import Ranges, index_range, most
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import F64
+from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.mapped.expand import expand
@@ -64,10 +64,19 @@ def sums(mapped: MappedProgram, sizes: Mapping[str, int]) -> dict[str, Sum]:
 def left_in_memory(mapped: MappedProgram, long: frozenset[str]) -> list[str]:
     """The kernel's buffers with `long` updates whose elements, not in f64, get more additions than a partial may, at
     some sizes that `where` allows."""
-    writes = [s.write for s in mapped.proved.program.statements if s.id in long]
+    return _added_to(mapped, long, CHAIN, F64)
+
+
+def rounded_in_memory(mapped: MappedProgram, narrow: frozenset[str]) -> list[str]:
+    """The same with `narrow` updates, whose elements, narrower than f32, get more than one addition."""
+    return _added_to(mapped, narrow, 1, F32)
+
+
+def _added_to(mapped: MappedProgram, updates: frozenset[str], most: int, wide: DType) -> list[str]:
+    writes = [s.write for s in mapped.proved.program.statements if s.id in updates]
     targets = dict.fromkeys(write.buffer for write in writes if write is not None)
-    found = _sums(mapped, size_ranges(mapped.kernel)) if targets else {}
-    return [n for n in targets if n in found and found[n].additions > CHAIN and mapped.kernel.buffer(n).dtype != F64]
+    found, kernel = _sums(mapped, size_ranges(mapped.kernel)) if targets else {}, mapped.kernel
+    return [n for n in targets if n in found and found[n].additions > most and kernel.buffer(n).dtype.bits < wide.bits]
 
 
 def _sums(mapped: MappedProgram, ranges: Ranges) -> dict[str, Sum]:

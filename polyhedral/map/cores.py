@@ -55,7 +55,7 @@ from texpr.polyhedral.map.jammed import Jam
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.once import kept_once
 from texpr.polyhedral.map.problem import Region
-from texpr.polyhedral.map.rows import Piece, carried_rows, long_rows, piece_of, tiles
+from texpr.polyhedral.map.rows import Piece, carried_rows, over_piece, piece_of, summed_rows, tiles
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.operators import Generic
@@ -170,7 +170,7 @@ class _Core:
                 case New(buffer=buffer):
                     found.append(Fresh(buffer=buffer))
                 case Seq(extent=extent) if par.index not in names(extent) and (
-                    rows := long_rows(self.draft, par, stmt)
+                    rows := summed_rows(self.draft, par, stmt)
                 ):
                     found += self._rows(par, stmt, rows, piece)
                 case Seq(extent=extent) | Par(extent=extent) if par.index not in names(extent):
@@ -185,21 +185,18 @@ class _Core:
         return tuple(found)
 
     def _rows(self, par: Par, seq: Seq, updates: tuple[Accumulate, ...], piece: Piece | None) -> tuple[Node, ...]:
-        """A `seq` with long sums of rows, over the core's chunk of the par or over tiles of it."""
+        """A `seq` with sums of rows, over the core's chunk of the par or over tiles of it."""
         if piece is None:
             tile, piece = tiles(self.draft, par)
             body = (piece.start, *self._rows(par, seq, updates, piece))
             return (Loop(index=tile.name, extent=tile.radix, body=body, digit=tile, span=par.span),)
         loop = self.worker.loop(seq, self.pushed(par, seq.body, piece))
-        return carried_rows(self.draft, seq, updates, loop, piece, partial(self._over, par, piece))
+        return carried_rows(self.draft, seq, updates, (loop,), piece, partial(self._over, par, piece))
 
     def _over(self, par: Par, piece: Piece, statement: Generic) -> Loop:
         """A statement at each index of a piece."""
-        define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
-        body = (define, statement)
-        return Loop(
-            index=piece.digit.name, extent=piece.extent, body=body, digit=piece.digit, vector=True, span=par.span
-        )
+        loop = Loop(index=par.index, extent=par.extent, body=(statement,), vector=True, span=par.span)
+        return over_piece(loop, piece)
 
     def vector_loop(self, par: Par, stmts: tuple[Stmt, ...], piece: Piece | None) -> Loop:
         """The par's loop around statements, over all of it or over a core's chunk."""
@@ -208,16 +205,7 @@ class _Core:
             isinstance(s, Accumulate | Atomic) and shared_updates(self.draft.proved.program, s.id, (par.index,))
             for s in statements(stmts)
         )
-        vector = independent and not has_loop(stmts)
+        loop = replace(loop, vector=independent and not has_loop(stmts))
         if piece is None:
-            return replace(loop, vector=vector)
-        define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
-        return Loop(
-            index=piece.digit.name,
-            extent=piece.extent,
-            body=(define, *loop.body),
-            digit=piece.digit,
-            unroll=loop.unroll or piece.extent == piece.digit.radix,
-            vector=vector,
-            span=par.span,
-        )
+            return loop
+        return replace(over_piece(loop, piece), unroll=loop.unroll or piece.extent == piece.digit.radix)

@@ -7,7 +7,8 @@
              for k in the rest: for j (vector): …
 
 An element of B is loaded for four rows, one of C for four products. Each element is summed in the order of the program.
-What the fours leave of the rows runs as it would without them.
+What the fours leave of the rows runs as it would without them. Where C is of a narrower type than the sums, tiles of
+its four rows are carried on the core's stack (`rows.py`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +33,9 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.rows import TILE, Piece, carried_rows, over_piece, summed_rows, tiles
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.mapped.operators import Generic
 from texpr.polyhedral.mapped.places import Digit
 from texpr.polyhedral.mapped.tree import Define, Guard, Loop, Node
 from texpr.polyhedral.walk import subscript_names, value_reads
@@ -102,19 +105,35 @@ class Jam:
         rest = self._one_after_the_other("rest", subtract(self.par.extent, first), one(), unroll=False)
         return (Guard(condition=fits, body=whole, orelse=(rest,), span=self.par.span),)
 
-    def nodes(self, stmts: tuple[Stmt, ...], vector: Par) -> tuple[Node, ...]:
-        """The statements for whole groups, with the loop over `vector` innermost but for what is taken together."""
+    def nodes(self, stmts: tuple[Stmt, ...], vector: Par, piece: Piece | None = None) -> tuple[Node, ...]:
+        """The statements for whole groups, with the loop over `vector`, or over a piece of it, innermost but for what
+        is taken together."""
         found: list[Node] = []
         for stmt in stmts:
             if not isinstance(stmt, Seq):
-                found.append(self._over(vector, self._rows(self.worker.nodes((stmt,)))))
+                found.append(self._over(vector, piece, self._rows(self.worker.nodes((stmt,)))))
+            elif piece is None and (updates := summed_rows(self.draft, vector, stmt)):
+                found.append(self._carried(stmt, vector, updates))
             elif stmt.index not in self.count:
-                found.append(self.worker.loop(stmt, self.nodes(stmt.body, vector)))
+                found.append(self.worker.loop(stmt, self.nodes(stmt.body, vector, piece)))
             else:
-                found += self._sums(stmt, vector)
+                found += self._sums(stmt, vector, piece)
         return tuple(found)
 
-    def _sums(self, seq: Seq, vector: Par) -> Iterator[Loop]:
+    def _carried(self, seq: Seq, vector: Par, updates: tuple[Accumulate, ...]) -> Loop:
+        """A loop over tiles of rows that are carried through `seq`."""
+        count = self.count[self.par.index]
+        tile, piece = tiles(self.draft, vector, TILE // count)
+        place = subtract(IndexVar(name=self.par.index), Define(index=self.par.index, digits=self.own).value)
+
+        def over(statement: Generic) -> Node:
+            return self._over(vector, piece, self._rows((statement,)))
+
+        inside = self.nodes((seq,), vector, piece)
+        body = carried_rows(self.draft, seq, updates, inside, piece, over, ((place, const(count)),))
+        return Loop(index=tile.name, extent=tile.radix, body=(piece.start, *body), digit=tile, span=vector.span)
+
+    def _sums(self, seq: Seq, vector: Par, piece: Piece | None) -> Iterator[Loop]:
         """Groups of a loop's iterations, and a loop over those that are left over."""
         count, fresh = self.count[seq.index], self.draft.names.fresh
         body = self.worker.nodes(seq.body)
@@ -124,12 +143,12 @@ class Jam:
         first = multiply(const(count), IndexVar(name=group))
         define = Define(index=seq.index, digits=(), offset=add(first, IndexVar(name=one)))
         some = Loop(index=one, extent=const(count), body=(define, *body), unroll=True, span=seq.span)
-        yield Loop(index=group, extent=groups, body=(self._over(vector, self._rows((some,))),), span=seq.span)
+        yield Loop(index=group, extent=groups, body=(self._over(vector, piece, self._rows((some,))),), span=seq.span)
         if left != ZERO:
             each = fresh(f"{seq.index}_rest")
             behind = add(multiply(const(count), groups), IndexVar(name=each))
             define = Define(index=seq.index, digits=(), offset=behind)
-            inside = self._over(vector, self._rows((define, *body)))
+            inside = self._over(vector, piece, self._rows((define, *body)))
             yield Loop(index=each, extent=left, body=(inside,), span=seq.span)
 
     def _rows(self, body: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -141,5 +160,6 @@ class Jam:
         define = Define(index=self.par.index, digits=self.own, offset=IndexVar(name=name))
         return Loop(index=name, extent=extent, body=(define, *body), unroll=unroll, span=self.par.span)
 
-    def _over(self, vector: Par, body: tuple[Node, ...]) -> Loop:
-        return replace(self.worker.loop(vector, body), vector=True)
+    def _over(self, vector: Par, piece: Piece | None, body: tuple[Node, ...]) -> Loop:
+        loop = replace(self.worker.loop(vector, body), vector=True)
+        return loop if piece is None else over_piece(loop, piece)

@@ -10,7 +10,7 @@
 Input: a proved program, and the buffers whose elements get more additions than a partial may. Output: the same program
 with those arrays in workspaces, and those locals in f64 where they are. It is proved too: its statements, loops and
 accesses are the same, and what is added copies each element by itself (`copied.py`). Reads round to the declared type,
-as in `long_sums`.
+as in `long_sums`. On a CPU narrow sums that nothing carries are kept so in f32 (`narrow_sums.py`).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from dataclasses import field, replace
 from texpr.grammar.ast import Attr, Buffer, Condition, Kernel, New, Role, Stmt
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import F64
+from texpr.grammar.types import F32, F64, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.copied import Copies
 from texpr.polyhedral.map.long_sums import Widening
@@ -32,11 +32,11 @@ from texpr.polyhedral.prove.additions import long_updates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A program with the elements of some `buffers` of the author's in f64, the rows of some `laid` where tensor maps
-    have them (`laid.py`), the sums of squares in `centred` about the means of rows (`centred.py`), and the reductions
-    over the loops in `shared` as bands (`shared_sums.py`); `long` has the updates of its long sums, by id, `implied`
-    what the values of statements imply in the types that the author gave them; `copies` says of the statements that it
-    got what they are for, and `moves` how it came from the author's."""
+    """A program with the elements of some `buffers` of the author's in f64 or f32, the rows of some `laid` where tensor
+    maps have them (`laid.py`), the sums of squares in `centred` about the means of rows (`centred.py`), and the
+    reductions over the loops in `shared` as bands (`shared_sums.py`); `long` has the updates of its long sums, by id,
+    `implied` what the values of statements imply in the types that the author gave them; `copies` says of the
+    statements that it got what they are for, and `moves` how it came from the author's."""
 
     proved: ProvedProgram
     buffers: frozenset[str] = frozenset()
@@ -65,34 +65,39 @@ def known_of(kept: Kept, given: Sequence[Condition]) -> Kept:
 
 
 def keep(kept: Kept, buffers: Collection[str]) -> Kept:
-    """The program, with nothing kept so far, with the elements of some buffers in f64. Raises E0307 where its model
-    takes too many steps."""
+    """The program, with nothing kept so far, with the elements of some buffers in f64, where they have long sums, or
+    else in f32. Raises E0307 where its model takes too many steps."""
     if not buffers:
         return kept
     copies = Copies(kept.proved)
-    program = build_program(_widened(copies, buffers), max(kept.proved.program.work.left, 1))
+    program = build_program(_widened(copies, buffers, kept.long), max(kept.proved.program.work.left, 1))
     program.work.learn(kept.proved.program.work)
     proved = replace(kept.proved, program=program)
     return replace(kept, proved=proved, buffers=frozenset(buffers), copies=copies.origins)
 
 
-def _widened(copies: Copies, names: Collection[str]) -> Kernel:
-    """The kernel with the elements of these buffers in f64."""
+def _widened(copies: Copies, names: Collection[str], long: frozenset[str]) -> Kernel:
+    """The kernel with the elements of these buffers in wider types."""
     kernel = copies.program.kernel
     kept = [buffer for buffer in kernel.buffers if buffer.name in names]
-    spaces = {b.name: _workspace(b, copies.names.fresh(f"{b.name}_sum")) for b in kept if b.role is Role.PARAM}
+    writes = [s.write for s in copies.program.statements if s.id in long]
+    far = {write.buffer for write in writes if write is not None}
+    types = {b.name: F64 if b.name in far else F32 for b in kept}
+    spaces = {
+        b.name: _workspace(b, types[b.name], copies.names.fresh(f"{b.name}_sum")) for b in kept if b.role is Role.PARAM
+    }
     news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
     starts, ends = copies.around(spaces)
     places = {name: space.name for name, space in spaces.items()}
-    body = Widening(frozenset(), {b.name: b.dtype for b in kept}, places).block(kernel.body)
-    stay = (replace(b, dtype=F64) if b.name in names and b.name not in spaces else b for b in kernel.buffers)
+    body = Widening(frozenset(), {b.name: b.dtype for b in kept}, places, types).block(kernel.body)
+    stay = (replace(b, dtype=types[b.name]) if b.name in types.keys() - spaces else b for b in kernel.buffers)
     return replace(kernel, buffers=(*stay, *spaces.values()), body=(*news, *starts, *body, *ends))
 
 
-def _workspace(array: Buffer, name: str) -> Buffer:
+def _workspace(array: Buffer, dtype: DType, name: str) -> Buffer:
     return Buffer(
         name=name,
-        dtype=F64,
+        dtype=dtype,
         shape=array.shape,
         role=Role.LOCAL,
         flat=array.flat,

@@ -70,14 +70,20 @@ def _comes_back(program: Program, statement: ProgramStatement) -> bool:
 
 class Widening:
     """Rewrites the statements: `long` updates get values in f64; reads, binds and updates of `wide` buffers, which are
-    f64 in place of their declared types, are converted, and go to another buffer where `places` says so."""
+    f64 (or of the type in `types`) in place of their declared types, are converted, and go to another buffer where
+    `places` says so."""
 
     def __init__(
-        self, long: frozenset[str], wide: Mapping[str, DType], places: Mapping[str, str] | None = None
+        self,
+        long: frozenset[str],
+        wide: Mapping[str, DType],
+        places: Mapping[str, str] | None = None,
+        types: Mapping[str, DType] | None = None,
     ) -> None:
         self.long = long
         self.wide = wide
         self.places = places or {}
+        self.types = types or {}
 
     def block(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(self._statement(stmt) for stmt in stmts)
@@ -95,7 +101,7 @@ class Widening:
             case Bind() | Accumulate() | Atomic():
                 value = self._value(stmt.value)
                 if stmt.buffer in self.wide or stmt.id in self.long:
-                    value = as_type(value, F64)
+                    value = as_type(value, self.types.get(stmt.buffer, F64))
                 place = self.places.get(stmt.buffer, stmt.buffer)
                 return replace(stmt, buffer=place, value=value, subscripts=map_subscripts(stmt.subscripts, self._read))
             case New() | Asm():
@@ -110,8 +116,8 @@ class Widening:
         declared = self.wide.get(read.buffer)
         if declared is None:
             return read
-        place = self.places.get(read.buffer, read.buffer)
-        return as_type(replace(read, buffer=place, dtype=F64), declared)
+        place, dtype = self.places.get(read.buffer, read.buffer), self.types.get(read.buffer, F64)
+        return as_type(replace(read, buffer=place, dtype=dtype), declared)
 
 
 def as_type(value: Expr, dtype: DType) -> Expr:

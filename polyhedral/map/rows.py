@@ -1,10 +1,11 @@
-"""Long sums of a row, on a CPU: a `seq` around a contiguous loop adds to a tile of f64 on the core's stack.
+"""Sums of a row, on a CPU: a `seq` around a contiguous loop adds to a tile on the core's stack, of f64 where they are
+long, of the type that they are computed in where the row has a narrower one.
 
-    seq K k { par N j { C[i, j] += A[i, k] * B[k, j] } }          K may be above 4096
+    seq K k { par N j { C[i, j] += A[i, k] * B[k, j] } }          K may be above 4096, or C is of bf16
 
-    for j_tile: row[0 .. 255] = C[i, 256*j_tile + …]              f64; `partials` puts f32 partials around chunks of k
+    for j_tile: row[0 .. 1023] = C[i, 1024*j_tile + …]            f64; `partials` puts f32 partials around chunks of k
                 for k: for j in the tile: row[j_vector] += A[i, k] * B[k, j]
-                C[i, 256*j_tile + …] = row[0 .. 255]
+                C[i, 1024*j_tile + …] = row[0 .. 1023]
 
 Not done where the elements need not exist, or are touched by anything else in the `seq`.
 """
@@ -41,11 +42,11 @@ from texpr.grammar.index.expr import (
     where_some,
 )
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import F64
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.long_sums import as_type
+from texpr.polyhedral.map.narrow_sums import is_narrow
 from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
@@ -66,10 +67,10 @@ class Piece:
     extent: IndexExpr
 
 
-def long_rows(draft: Draft, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
-    """The long updates of `seq` that a tile over `par` can carry; none where one cannot be."""
+def summed_rows(draft: Draft, par: Par, seq: Seq) -> tuple[Accumulate, ...]:
+    """The long and the narrow updates of `seq` that a tile over `par` can carry; none where one cannot be."""
     inside = [s for s in statements((seq,)) if not isinstance(s, Bind)]
-    updates = [s for s in inside if isinstance(s, Accumulate) and s.id in draft.long]
+    updates = [s for s in inside if isinstance(s, Accumulate) and (s.id in draft.long or is_narrow(draft.problem, s))]
     loops = [s for s in inside if isinstance(s, Seq | Par)]
     moving = {loop.index for loop in loops}
     if any(isinstance(s, If | New | Intrinsic) for s in inside) or any(names(s.extent) & moving for s in loops):
@@ -108,35 +109,48 @@ def piece_of(draft: Draft, par: Par, above: tuple[Digit, ...], length: int) -> P
     )
 
 
+def over_piece(loop: Loop, piece: Piece) -> Loop:
+    """The loop over the piece's dimension, over the piece alone."""
+    define = replace(piece.define, digits=(*piece.define.digits, piece.digit))
+    body = (define, *loop.body)
+    own = replace(loop, index=piece.digit.name, extent=piece.extent, body=body, digit=piece.digit)
+    return replace(own, parallel=False, unroll_by=None)
+
+
 def carried_rows(
     draft: Draft,
     seq: Seq,
     updates: Sequence[Accumulate],
-    loop: Loop,
+    body: tuple[Node, ...],
     piece: Piece,
     over: Callable[[Generic], Node],
+    together: tuple[tuple[IndexExpr, IndexExpr], ...] = (),
 ) -> tuple[Node, ...]:
-    """The `loop` of `seq` over a piece with its updates carried in rows; `over` is a statement at each index of it."""
+    """The loops of `seq` over a piece with its updates carried in rows; `over` is a statement at each index of it.
+    `together`: there is a row for each index of another loop, which has this place among so many."""
     starts: list[Node] = []
     ends: list[Node] = []
-    body: tuple[Node, ...] = (loop,)
-    here = (IndexVar(name=piece.digit.name),)
+    shape = (*(count for _, count in together), piece.digit.radix)
+    here = (*(place for place, _ in together), IndexVar(name=piece.digit.name))
     for update in updates:
-        buffer, span = draft.buffers[update.buffer], update.span
+        buffer, span, wide = draft.buffers[update.buffer], update.span, update.value.dtype
         reason = f"carries a tile of {update.buffer} through a loop"
-        layout = row_major((piece.digit.radix,))
-        name = draft.local(f"{update.buffer}_row", F64, Memory.REG, layout, reason, span=span)
-        own = Read(buffer=name, subscripts=here, dtype=F64, span=span)
+        layout = row_major(shape)
+        name = draft.local(f"{update.buffer}_row", wide, Memory.REG, layout, reason, span=span)
+        own = Read(buffer=name, subscripts=here, dtype=wide, span=span)
         there = Read(buffer=update.buffer, subscripts=update.subscripts, dtype=buffer.dtype, span=span)
 
-        every = draft.names.fresh("row")
-        zero = Const(value=0.0, dtype=F64, span=span)
+        every = tuple(draft.names.fresh("row") for _ in shape)
+        zero = Const(value=0.0, dtype=wide, span=span)
         made = partial(_made, draft, update)
-        first = made("zero", replace(own, subscripts=(IndexVar(name=every),)), zero, Origin.INIT)
+        each = replace(own, subscripts=tuple(IndexVar(name=index) for index in every))
+        node: Node = made("zero", each, zero, Origin.INIT)
+        for index, extent in reversed(list(zip(every, shape, strict=True))):
+            node = Loop(index=index, extent=extent, body=(node,), vector=index == every[-1], span=span)
         starts += [
             Fresh(buffer=name),
-            Loop(index=every, extent=piece.digit.radix, body=(first,), vector=True, span=span),
-            over(made("in", own, as_type(there, F64), Origin.COPY_IN)),
+            node,
+            over(made("in", own, as_type(there, wide), Origin.COPY_IN)),
         ]
         ends.append(over(made("out", there, as_type(own, buffer.dtype), Origin.COPY_OUT)))
         body = map_statements(

@@ -19,12 +19,13 @@ from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.build import build
 from texpr.polyhedral.map.centred import centre, to_centre
-from texpr.polyhedral.map.chains import left_in_memory
+from texpr.polyhedral.map.chains import left_in_memory, rounded_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import CallCase, row_cases
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.laid import lay, to_lay, to_turn, with_rows
+from texpr.polyhedral.map.narrow_sums import narrow_updates
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
 PER_CASE = 4  # a case may take one step in so many of those that are left
 NO_ROOM = ("E0401", "E0403")
 NARROW = "{} has no room in f64: its long sums stay in f32, of every addition"
-GIVEN_UP = "{} stays as it is: to keep its long sums in f64 takes more steps than allowed, so each addition is rounded"
+GIVEN_UP = (
+    "{} stays as it is: to keep its sums in a wider type takes more steps than allowed, so each addition is rounded"
+)
 STATE = "{} is read or bound between its additions: each sum is a value of {}, rounded"
 
 
@@ -65,7 +68,8 @@ def map_program(
     in the schedule of the choices, or, by time, in one of the `others` where that costs less. `objective`: by what
     lanes are chosen.
 
-    Long sums that the mapping leaves in memory are kept in f64 there, by a mapping of the program that says so.
+    Long sums that the mapping leaves in memory are kept in f64 there, on a CPU narrow ones in f32, by a mapping of the
+    program that says so.
     Raises E0401 where attributes or sizes leave no mapping, E0402 for attributes that are not mapped, E0403 for
     buffers that do not fit, E0404 for moves that do not fit, E0502 for constructs that have no emission.
     """
@@ -97,13 +101,14 @@ def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     problems = _shared(_centred(problems))
     program, as_it_is = problems.kept.proved.program, problems.kept
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
+    narrow = frozenset[str]() if problems.target.is_cuda else narrow_updates(program) - long
     mapped = _carried(problems)
-    while more := [name for name in left_in_memory(mapped, long) if name not in notes]:
-        states = [name for name in more if is_state(program, name, long)]
+    while more := [n for n in (*left_in_memory(mapped, long), *rounded_in_memory(mapped, narrow)) if n not in notes]:
+        states = [n for n in more if is_state(program, n, long) and is_state(program, n, narrow, 1)]
         notes |= {name: STATE.format(name, program.kernel.buffer(name).dtype.name) for name in states}
         wider = kept.union(more).difference(notes)
         if wider == kept and not states:
-            raise InternalError(f"{', '.join(more)} are kept in f64 and left in memory all the same")
+            raise InternalError(f"{', '.join(more)} are kept in memory, and left there as they are")
         try:
             if wider != kept:
                 mapped = _carried(replace(problems, kept=keep(as_it_is, wider)))
@@ -247,7 +252,7 @@ def _chosen(
 
     as_it_is = _rewritten(keep_nothing(scheduled.proved, scheduled.moves), candidate)
     program, long = as_it_is.proved.program, as_it_is.long
-    writes = [s.write for s in program.statements if s.id in long]
+    writes = [s.write for s in program.statements if s.id in long | narrow_updates(program)]
     able = {write.buffer for write in writes if write is not None}
     if not candidate.kept <= able:
         wrong = ", ".join(sorted(candidate.kept - able))

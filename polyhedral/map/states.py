@@ -16,15 +16,15 @@ from texpr.polyhedral.prove.additions import CHAIN, product, repeating
 from texpr.polyhedral.prove.ordering import Use, all_pairs, carried, meetings, ordered, shared_loops, uses_by_buffer
 
 
-def is_state(program: Program, buffer: str, long: frozenset[str]) -> bool:
-    """Whether the runs of a buffer's `long` updates are so short that a partial may have them. A buffer of which it
-    takes too many steps to tell is none."""
+def is_state(program: Program, buffer: str, long: frozenset[str], most: int = CHAIN) -> bool:
+    """Whether the runs of a buffer's `long` updates are so short that a partial may have them, of at most so many. A
+    buffer of which it takes too many steps to tell is none."""
     uses = uses_by_buffer(program)[buffer]
     updates = [use for use in uses if use.statement.id in long and use.access is use.statement.write]
     others = [use for use in uses if use not in updates and use.access.must]
     total = 0
     for update in updates:
-        turns = repeating(program, update.statement, size_ranges(program.kernel))
+        turns = repeating(program, update.statement, size_ranges(program.kernel), most)
         run = product(
             count
             for depth, count in turns.items()
@@ -33,7 +33,7 @@ def is_state(program: Program, buffer: str, long: frozenset[str]) -> bool:
         if run is None:
             return False
         total += run
-    return total <= CHAIN
+    return total <= most
 
 
 def _apart(program: Program, update: Use, depth: int, updates: list[Use], others: list[Use]) -> bool:

@@ -85,8 +85,11 @@ def additions(program: Program, statement: ProgramStatement, sizes: Ranges | Non
     return product(repeating(program, statement, known).values())
 
 
-def repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> dict[int, int | None]:
-    """The loops, by depth, whose iterations add to one element, with their greatest extents."""
+def repeating(
+    program: Program, statement: ProgramStatement, sizes: Ranges, most_turns: int = CHAIN
+) -> dict[int, int | None]:
+    """The loops, by depth, whose iterations add to one element, with their greatest extents; others may be among them
+    where all together have at most so many turns."""
     write = statement.write
     assert write is not None, "an update writes"
     ranges: dict[str, tuple[IndexExpr, IndexExpr]] = dict(sizes)
@@ -97,7 +100,7 @@ def repeating(program: Program, statement: ProgramStatement, sizes: Ranges) -> d
             ranges[loop.index] = found
         if depth >= len(program.buffers[write.buffer].outer):
             turns[depth] = most(loop.extent, ranges)
-    if product(turns.values()) is None or (product(turns.values()) or 0) > CHAIN:
+    if product(turns.values()) is None or (product(turns.values()) or 0) > most_turns:
         for depth in sorted(turns, key=lambda d: (turns[d] is not None, -(turns[d] or 0))):
             rest = {d: n for d, n in turns.items() if d != depth}
             if _tells(program, statement, write, set(rest)):
