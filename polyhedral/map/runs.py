@@ -302,7 +302,7 @@ def zero_of(draft: Draft, run: Run, wide: Wide, register: str, digits: tuple[str
     """A register of what is no iteration has a value, too: a wide access takes all of them."""
     id, span = draft.names.fresh(f"{getattr(wide.first, 'id', run.index)}_none"), wide.first.span
     at = (*run.row, IndexVar(name=run.vector.name))
-    leaf = Bind(id=id, buffer=register, subscripts=at, value=nothing(wide.dtype, span), span=span)
+    leaf = Bind(id=id, buffer=register, subscripts=at, value=nothing(draft.buffers[register].dtype, span), span=span)
     return Generic(id=id, leaf=leaf, origin=Origin.INIT, digits=digits)
 
 
@@ -351,17 +351,17 @@ class Copies:
     def _sides(self, wide: Wide, register: str) -> tuple[View, View]:
         """The elements in the array and those in registers."""
         here = add(self._start(wide), IndexVar(name=self.element))
+        held = View(buffer=register, subscripts=(*self.run.row, here), dtype=self.draft.buffers[register].dtype)
         tile = self.run.tiled.get(wide.element)
         if tile is not None:
             *row, first = tile.plain or ()
-            placed = replace(tile, subscripts=(*row, add(first, here)))
-            return placed, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
+            return replace(tile, subscripts=(*row, add(first, here))), held
         name, subscripts = wide.element
         first, one = IndexVar(name=self.run.first), IndexVar(name=self.element)
         turned = in_turn(subscripts, self.run.index, add(first, self._start(wide)), one)
         there = at(turned, self.run.index, add(first, here))
         array = View(buffer=name, subscripts=there, dtype=wide.dtype)
-        return array, View(buffer=register, subscripts=(*self.run.row, here), dtype=wide.dtype)
+        return array, held
 
     def _copy(self, wide: Wide, what: str, source: View, target: View, other: Const | None) -> Copy:
         start, first = self._start(wide), IndexVar(name=self.run.first)

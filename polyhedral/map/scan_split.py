@@ -5,7 +5,10 @@
     total_rest = f32(total_before - f64(total_high))             0 where total_high is no number
 
 Of the iterations of a tile `total_now` begins with the rest, and is read as total_high + total_now: no iteration
-converts anything, and what it reads is off by the additions of its tile and one more.
+converts anything, and what it reads is off by the additions of its tile and one more. Where what is read is rounded to
+f16 or bf16 as it is stored, `total_now` begins with total_high and is read alone: the additions of a thread's own terms
+lose 2^-24 of what is stored each, next to 2^-12 of its rounding, and of the magnitudes of the tile's terms as much as
+they lose else (what is before them is not greater than what is stored and these magnitudes together).
 """
 
 import math
@@ -48,17 +51,18 @@ def split(team: Team, fold: Fold) -> tuple[Node, ...]:
         return team.bind(fold, "high", fold.high, at, rounded)
 
     def rest(at: Registers) -> Node:
-        return team.bind(fold, "rest", fold.rest, at, _rest(team, fold, at))
+        before, rounded = (team.read(fold, name, at) for name in (fold.before, fold.high))
+        return team.bind(fold, "rest", fold.rest, at, rest_of(fold, before, rounded))
 
-    nodes = (*each_element(team, high), *each_element(team, rest))
-    return (Fresh(buffer=fold.high), Fresh(buffer=fold.rest), *nodes)
+    nodes = (Fresh(buffer=fold.high), *each_element(team, high))
+    return nodes if fold.is_rounded else (*nodes, Fresh(buffer=fold.rest), *each_element(team, rest))
 
 
-def _rest(team: Team, fold: Fold, at: Registers) -> Expr:
-    carrier, high = fold.carrier, team.read(fold, fold.high, at)
+def rest_of(fold: Fold, before: Expr, high: Expr) -> Expr:
+    """What is before a tile less what that is rounded to, 0 where this is no number."""
+    carrier = fold.carrier
     span, most = carrier.update.span, Const(value=math.inf, dtype=carrier.within)
     size = Op(fn=Fn.ABS, args=(high,), dtype=carrier.within, span=span)
-    before = team.read(fold, fold.before, at)
     lost = Op(fn=Fn.SUB, args=(before, as_type(high, carrier.dtype)), dtype=carrier.dtype, span=span)
     return Select(
         condition=Op(fn=Fn.LT, args=(size, most), dtype=BOOL, span=span),
@@ -69,10 +73,17 @@ def _rest(team: Team, fold: Fold, at: Registers) -> Expr:
     )
 
 
+def begin(fold: Fold) -> str:
+    """With what the fold of a tile's iterations begins."""
+    if not fold.is_split:
+        return fold.before
+    return fold.high if fold.is_rounded else fold.rest
+
+
 def so_far(team: Team, fold: Fold, at: Registers) -> Expr:
     """The fold of all iterations so far."""
     now = team.read(fold, fold.now, at)
-    if not fold.is_split:
+    if not fold.is_split or fold.is_rounded:
         return now
     args = (team.read(fold, fold.high, at), now)
     return Op(fn=Fn.ADD, args=args, dtype=fold.carrier.within, span=fold.carrier.update.span)

@@ -33,7 +33,7 @@ from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Carrier, Scan
 from texpr.polyhedral.map.scan_shifted import Strip
-from texpr.polyhedral.map.scan_work import Scans
+from texpr.polyhedral.map.scan_work import Scans, is_rounded
 from texpr.polyhedral.mapped.between import Init, Words
 from texpr.polyhedral.mapped.candidate import Scanned
 from texpr.polyhedral.mapped.look_back import LookBack
@@ -41,10 +41,11 @@ from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Digit, Memory, Place
 from texpr.polyhedral.mapped.tree import Define, Loop, Node
-from texpr.polyhedral.mapped.views import View
+from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.target import Target
 
+COLUMNS = 4  # of a thread, from which on each thread has one of them between barriers
 CROWDED = 8  # blocks of the same scans for each that other scans have, at a time
 REASONS = {
     Memory.REG: "a thread's part of a scan",
@@ -80,7 +81,8 @@ class Fold:
     """The registers of a carrier: the fold `before` a tile, the `terms` of a thread's iterations, what it has of them
     in its `part`s, what the `lanes` before it have, what a tile has before its unit (`start`) and as a whole (`tile`),
     and the fold `now`. Units put what they have in `slots` in shared memory. Where tiles hand on a wider type, `whole`
-    is a tile's fold in it; what is before is `high`, rounded, and a `rest`, with which `now` begins."""
+    is a tile's fold in it; what is before is `high`, rounded, and a `rest`, with which `now` begins, or, where all that
+    asks for it `is_rounded`, `high` alone."""
 
     carrier: Carrier
     before: str
@@ -94,6 +96,7 @@ class Fold:
     whole: str
     high: str
     rest: str
+    is_rounded: bool
 
     @property
     def is_split(self) -> bool:
@@ -208,7 +211,8 @@ class Team:
             word: self.buffer(f"{base}_{word}", types.get(word, carrier.within), shape) for word, shape in of.items()
         }
         slots = (chunks, self.units, self.groups)
-        return Fold(carrier=carrier, slots=self.buffer(f"{base}_slots", carrier.within, slots, Memory.SHARED), **names)
+        shared = self.buffer(f"{base}_slots", carrier.within, slots, Memory.SHARED)
+        return Fold(carrier=carrier, slots=shared, is_rounded=is_rounded(self.draft.kernel, scan, carrier), **names)
 
     def buffer(self, wanted: str, dtype: DType, shape: Sequence[int], memory: Memory = Memory.REG) -> str:
         layout = row_major(tuple(const(n) for n in shape if n > 1 or memory is Memory.SHARED))
@@ -249,30 +253,52 @@ class Team:
         leaf = Accumulate(id=id, op=update.op, buffer=buffer, subscripts=at, value=value, span=update.span)
         return Generic(id=id, leaf=leaf, origin=Origin.COMBINE, digits=self.own if digits is None else digits)
 
-    def look_back(self, fold: Fold, chain: Chain) -> LookBack:
+    def look_back_of_threads(self, fold: Fold, chain: Chain) -> LookBack:
+        """What the blocks before have, onto what is before the first, for all elements of a thread."""
+        zeros = tuple(i for i, n in ((self.lane, self.lanes), (self.unit, self.units)) if n > 1)
+        index = self.draft.names.fresh("element")
+        at, dtype = self.of_thread(index), fold.carrier.dtype
+        return self.look_back(
+            fold,
+            chain,
+            value=View(buffer=fold.whole if fold.is_split else fold.tile, subscripts=at, dtype=dtype),
+            target=View(buffer=fold.before, subscripts=at, dtype=dtype),
+            element=multiply(const(self.width), IndexVar(name=self.group)),
+            holds=And(parts=tuple(Compare(op=CompareOp.EQ, left=IndexVar(name=name), right=ZERO) for name in zeros)),
+            over=((index, const(self.width)),) if self.width > 1 else (),
+        )
+
+    def look_back(
+        self,
+        fold: Fold,
+        chain: Chain,
+        *,
+        value: View,
+        target: View,
+        element: IndexExpr,
+        holds: Condition,
+        over: Box = (),
+    ) -> LookBack:
         """What the blocks before have, onto what is before the first."""
         update, elements = fold.carrier.update, self.groups * self.width
         fresh, base = self.draft.names.fresh, fold.carrier.every[0]
-        flags, index = fresh(f"{base}_flags"), fresh("element")
+        flags = fresh(f"{base}_flags")
         self.draft.words.append(Words(name=flags, shape=(*chain.tiles, chain.parts), init=Init.ZERO_EACH_CALL))
         one_asks = _one_asks(elements, chain, self.draft.target)
         held = product((*chain.tiles, chain.parts, const(2 * elements)))
-        space = self.array(f"{base}_folds", fold.carrier, held, Memory.GLOBAL)
-        zeros = tuple(i for i, n in ((self.lane, self.lanes), (self.unit, self.units)) if n > 1)
-        at = self.of_thread(index)
         return LookBack(
             id=fresh(f"{update.id}_look"),
             monoid=OF_UPDATE[update.op],
-            value=View(buffer=fold.whole if fold.is_split else fold.tile, subscripts=at, dtype=fold.carrier.dtype),
-            target=View(buffer=fold.before, subscripts=at, dtype=fold.carrier.dtype),
-            over=((index, const(self.width)),) if self.width > 1 else (),
+            value=value,
+            target=target,
+            over=over,
             at=chain.at,
             part=IndexVar(name=chain.part),
-            element=multiply(const(self.width), IndexVar(name=self.group)),
+            element=element,
             elements=elements,
-            holds=And(parts=tuple(Compare(op=CompareOp.EQ, left=IndexVar(name=name), right=ZERO) for name in zeros)),
+            holds=holds,
             flags=flags,
-            space=space,
+            space=self.array(f"{base}_folds", fold.carrier, held, Memory.GLOBAL),
             hand=self.array(f"{base}_hand", fold.carrier, const(elements + one_asks), Memory.SHARED),
             one_asks=one_asks,
             span=update.span,
@@ -297,14 +323,26 @@ def _one_asks(elements: int, chain: Chain, target: Target) -> bool:
     return elements > 2 * target.warp_size or (elements > target.warp_size and crowded)
 
 
-def slot_bytes(choice: Scanned, found: Scans) -> int:
+def by_columns(choice: Scanned, target: Target) -> bool:
+    """Whether between barriers each thread has one column, where it has more of them among its own: as many as make
+    that fewer additions than what units have of them, and whole warps."""
+    columns = choice.threads // team_of(choice) * prod(choice.widths.values())
+    several = choice.look_back and choice.along not in choice.shared_out and team_of(choice) > 1
+    some = prod(choice.widths.values()) >= COLUMNS
+    return several and some and columns % target.warp_size == 0 and choice.threads % columns == 0
+
+
+def slot_bytes(choice: Scanned, found: Scans, target: Target) -> int:
     """The shared memory in which teams meet, and hand on what is before them."""
     team, is_along = team_of(choice), choice.along in choice.shared_out
     neighbours = 1 if is_along else prod(choice.widths.values())
     slots = (choice.ahead if is_along else neighbours) * choice.threads if team > 1 else 0
     hands = choice.threads // team * neighbours + 1 if choice.look_back else 0
+    told = 0
+    if by_columns(choice, target):
+        hands, told, slots = 2 * hands, 2 * hands, 2 * slots
     carriers = [carrier for one in found.scans for carrier in one.carriers]
-    return sum(slots * c.within.size_bytes + hands * c.dtype.size_bytes for c in carriers)
+    return sum((slots + told) * c.within.size_bytes + hands * c.dtype.size_bytes for c in carriers)
 
 
 def choice_width(choice: Scanned, scan: Scan) -> int:

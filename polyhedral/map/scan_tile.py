@@ -44,7 +44,7 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
-from texpr.polyhedral.map.long_sums import as_type, direct, narrow
+from texpr.polyhedral.map.long_sums import as_type, direct, narrow, unrounded
 from texpr.polyhedral.map.runs import (
     Copies,
     Line,
@@ -58,12 +58,14 @@ from texpr.polyhedral.map.runs import (
     through,
 )
 from texpr.polyhedral.map.scan import Scan, without_unread
+from texpr.polyhedral.map.scan_columns import before_each
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_loads import in_one, reads_early
 from texpr.polyhedral.map.scan_shifted import AllRows, shifted
-from texpr.polyhedral.map.scan_split import each_element, so_far, split, whole, widened
+from texpr.polyhedral.map.scan_split import begin, each_element, so_far, whole
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
-from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of, starts_of
+from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of
+from texpr.polyhedral.map.scan_work import stored_wider
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Element, Wide, along
 from texpr.polyhedral.mapped.operators import Origin
@@ -109,6 +111,7 @@ class Tiles:
         self.first = self.draft.names.fresh(f"{stem(scan.index)}_first")
         self.step = team.team * self.own_width if team.is_along else 1
         self.moved: tuple[Wide, ...] = ()
+        self.registers: dict[Element, str] = {}
         self.loaded = False  # what there is no iteration for is 0 in registers
         if self.neighbours > 1:
             loop = team.across or scan.loop
@@ -151,14 +154,7 @@ class Tiles:
         nodes += [*self._terms(), *behind]
         for fold in self.folds:
             nodes += parts_of(team, fold, self.chunks, self.inner)
-        for fold in self.folds:
-            nodes += starts_of(team, fold, self.chunks)
-        if team.chain is not None:
-            for fold in self.folds:
-                nodes += widened(team, fold)
-            nodes += [team.look_back(fold, team.chain) for fold in self.folds]
-        for fold in self.folds:
-            nodes += split(team, fold)
+        nodes += before_each(team, self.folds, self.chunks, handed_on=handed_on)
         nodes += self._iterations()
         if handed_on:
             for fold in self.folds:
@@ -167,12 +163,13 @@ class Tiles:
 
     def _moved_in(self) -> list[Node]:
         """The registers of what is moved, and the loads of a tile."""
-        self.registers: dict[Element, str] = {}
         if not self.moved:
             return []
         turn, rows = self._turn(), (self.ahead,) if self.ahead > 1 else ()
         assert turn.run is not None, "what is wide is along a run"
-        self.registers = registers_of(self.draft, turn.run, self.moved, rows)
+        folds = {fold.carrier.name: (fold, ()) for fold in self.folds}
+        wider = stored_wider(self.scan, self.moved, lambda stmt: self._as_now(stmt, folds, ()))
+        self.registers = registers_of(self.draft, turn.run, wider, rows)
         return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first, turn)]
 
     def _fresh(self, *, loads: bool) -> list[Node]:
@@ -361,7 +358,7 @@ class Tiles:
         team = self.team
         at = (IndexVar(name=chunk),) if self.chunks > 1 else ()
         place = () if team.is_along else at
-        before = team.read(fold, fold.rest if fold.is_split else fold.before, place)
+        before = team.read(fold, begin(fold), place)
         nodes: list[Node] = [team.bind(fold, "now", fold.now, place, before)]
         if team.team > 1:
             nodes.append(team.combine(fold, "now", fold.now, place, team.read(fold, fold.start, at)))
@@ -387,6 +384,9 @@ class Tiles:
                 return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.term(fold, place))
             case Bind() | Accumulate() | Atomic():
                 value = direct(map_reads(stmt.value, read))
+                own = self.registers.get((stmt.buffer, stmt.subscripts)) if isinstance(stmt, Bind) else None
+                if own is not None and self.draft.buffers[own].dtype != self.draft.kernel.buffer(stmt.buffer).dtype:
+                    value = unrounded(value)
                 return replace(stmt, value=value, subscripts=map_subscripts(stmt.subscripts, read))
             case If(then=then, orelse=orelse):
                 arms = (tuple(self._as_now(s, folds, place) for s in arm) for arm in (then, orelse))

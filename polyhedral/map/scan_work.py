@@ -1,13 +1,17 @@
 """The scans of a launch, and what stands around them: scalars, and statements for one thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from texpr.grammar.ast import Accumulate, Atomic, Bind, Leaf, New, Role, Stmt
+from texpr.grammar.ast import Accumulate, Atomic, Bind, Cast, Expr, Kernel, Leaf, New, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.records import dataclass
+from texpr.grammar.types import BF16, F16, F32
+from texpr.polyhedral.map.long_sums import unrounded
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.scan import Carrier, Scan, is_handed_on, is_plain, meet, scan
+from texpr.polyhedral.map.vectors import Wide, events_of
 from texpr.polyhedral.program import AccessMode
 from texpr.polyhedral.prove.ordering import use_of, writes
 
@@ -99,3 +103,33 @@ def _read_in(stmts: Sequence[Stmt]) -> set[str]:
 def _writes(stmts: tuple[Stmt, ...]) -> frozenset[str]:
     """The buffers that statements write, or let begin."""
     return frozenset(s.buffer for s in statements(stmts) if isinstance(s, New | Bind | Accumulate | Atomic))
+
+
+def is_rounded(kernel: Kernel, one: Scan, carrier: Carrier) -> bool:
+    """Whether all that asks for a fold stores it as f16 or bf16, as it is."""
+    asked = [read for read in reads_of(tuple(statements(one.body))) if read.buffer == carrier.name]
+    stored = [stmt for stmt in statements(one.body) if isinstance(stmt, Bind) and _plain(stmt.value) in asked]
+    return len(asked) == len(stored) and all(kernel.buffer(stmt.buffer).dtype in (F16, BF16) for stmt in stored)
+
+
+def _plain(value: Expr) -> Expr:
+    """The value before it was converted from one float to another."""
+    while isinstance(value, Cast) and value.dtype.is_float:
+        value = value.operand
+    return value
+
+
+def stored_wider(one: Scan, moved: Sequence[Wide], now: Callable[[Stmt], Stmt]) -> tuple[Wide, ...]:
+    """What a scan moves, with the type f32 for what one statement binds, none reads, and is rounded from that: so it is
+    rounded as it is stored, two elements at once. `now` gives the statement as threads run it."""
+    touched = [event.element for event in events_of(one.body) if event is not None]
+    binds = {(stmt.buffer, stmt.subscripts): stmt for stmt in one.body if isinstance(stmt, Bind)}
+
+    def as_held(wide: Wide) -> Wide:
+        stmt = binds.get(wide.element)
+        if stmt is None or wide.loads or wide.dtype not in (F16, BF16) or touched.count(wide.element) > 1:
+            return wide
+        found = now(stmt)
+        return replace(wide, dtype=F32) if isinstance(found, Bind) and unrounded(found.value).dtype == F32 else wide
+
+    return tuple(map(as_held, moved))

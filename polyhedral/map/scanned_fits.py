@@ -81,7 +81,7 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
     yield from _lines(problem, nest, choice, found)
     if choice.strip and choice.strip != strip_of(problem, nest, choice, found):
         yield "`strip`: lanes of a warp shift all that a scan that looks back moves, and leave a sector of memory"
-    needed = slot_bytes(choice, found)
+    needed = slot_bytes(choice, found, problem.target)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
 

@@ -1,9 +1,12 @@
 """Scans in two types: tiles of long sums are folded in f32 and handed on in f64; what an author has in f64 stays so."""
 
 import numpy as np
+import pytest
 from stages import mapped
 from test_scanned import STREAM, narrowed
 
+from texpr.grammar.numerics import storage
+from texpr.grammar.types import BF16, F32
 from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -40,3 +43,36 @@ def test_fewer_threads_than_lanes_scan_columns() -> None:
     x = np.random.default_rng(0).standard_normal((37, 50), np.float32)
     got = simulate(mapped(text), {"X": x, "Y": np.zeros_like(x)})["Y"]
     assert np.allclose(got, x.cumsum(0), atol=1e-5)
+
+
+ROUNDED = """kernel k(X: {0}[M, N], Y: {0}[M, N]) {{ par N j {{ new s: f32; s = 0.0
+    seq M i {{ s += f32(X[i, j]); {1} }} }} }}"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "store", "alone", "unrounded"),
+    [
+        ("bf16", "Y[i, j] = s", True, True),
+        ("f16", "Y[i, j] = f16(s)", True, True),
+        ("f32", "Y[i, j] = s", False, False),
+        ("bf16", "Y[i, j] = s - 1000.0", False, True),
+        ("bf16", "Y[i, j] = s; if s > 4.0 { Y[i, j] = 4.0 }", False, False),
+    ],
+)
+def test_what_is_rounded_as_it_is_stored_needs_no_second_number(
+    dtype: str, store: str, alone: bool, unrounded: bool
+) -> None:
+    """What is only stored is added up as one number of f32, and stays one up to the store."""
+    program = mapped(ROUNDED.format(dtype, store), M=32768, N=4096)
+    assert ("s_rest" not in program.buffers) is alone
+    assert (program.buffers["Y_run"].dtype == F32) is (unrounded or dtype == "f32")
+
+
+def test_running_sums_in_bf16_are_within_half_a_unit_of_the_exact_ones() -> None:
+    """Terms of both signs far from zero: what they lose of a tile's magnitudes is far below what rounding loses."""
+    rows = 1 << 13
+    program = mapped(ROUNDED.format("bf16", "Y[i, j] = s"), M=rows, N=32)
+    x = np.random.default_rng(0).integers(-256, 512, (rows, 32)).astype(storage(BF16))
+    got = simulate(program, {"X": x, "Y": np.zeros_like(x)})["Y"]
+    exact = x.astype(np.float64).cumsum(0)
+    assert (np.abs(got.astype(np.float64) - exact) <= (2.0**-8 + 2.0**-16) * np.abs(exact) + 2.0**-9).all()

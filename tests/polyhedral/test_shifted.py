@@ -12,7 +12,7 @@ from test_map_programs import arguments
 from test_scanned import with_names
 
 from texpr.codegen.host_run import HostModule
-from texpr.grammar.ast import Compare, CompareOp, IndexVar
+from texpr.grammar.ast import And, Compare, CompareOp, IndexVar
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.index.expr import const
 from texpr.grammar.index.value import index_value
@@ -21,6 +21,7 @@ from texpr.mapping_json import mapping_json
 from texpr.polyhedral.map.vectors import at_places
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Candidate, Scanned
+from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.tree import Define, Guard, Node
@@ -99,6 +100,21 @@ def test_blocks_store_strips_from_one_sector_to_another(name: str, columns: int)
         np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{rows} rows")
 
 
+@pytest.mark.parametrize(("name", "threads"), [*((name, 512) for name in BODIES), ("halves", 256)])
+def test_between_barriers_a_thread_has_a_column(name: str, threads: int) -> None:
+    """Also where several threads have the same one, of which the first holds it."""
+    program = shifting(name, 263, ahead=2, strip=True, threads=threads)
+    (look,) = of_kind(only_launch(program).body, LookBack)
+    several = threads > look.elements
+    assert not look.over and bool(isinstance(look.holds, And) and look.holds.parts) == several
+    check_orders(program)
+    for rows in (2 * threads // 32 + 1, 37, 1, 0):
+        values = arguments(program.kernel, {"M": rows, "N": 263})
+        expected = interpret(program.kernel, values, sizes={"M": rows}).outputs
+        got = simulate(program, values, seed=rows, sizes={"M": rows})
+        np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{rows} rows")
+
+
 @pytest.mark.parametrize("columns", [261, 523, 997])
 def test_no_two_blocks_write_to_one_sector_but_where_rows_end(columns: int) -> None:
     text = COLUMNS.format(*BODIES["halves"]).replace("M", "64")
@@ -123,7 +139,9 @@ def test_the_text_is_right_on_the_cpu_at_every_length_of_a_row() -> None:
     """And bits are the same from run to run."""
     lengths = (257, 258, 259, 261, 262, 263)  # all but multiples of 4, which are aligned in f32
     programs = {
-        (name, columns): shifting(name, columns, look_back=columns % 2 == 0, strip=columns > 261 or 0)
+        (name, columns): shifting(
+            name, columns, look_back=columns % 2 == 0, strip=columns > 261 or 0, threads=128 if columns > 261 else 64
+        )
         for n, name in enumerate(BODIES)
         for columns in (lengths[n], lengths[n - 3])
     }
@@ -153,7 +171,7 @@ BESIDE = {
 @pytest.mark.parametrize(("name", "look_back"), [("behind", False), ("behind", True), ("before", True)])
 def test_what_stands_beside_a_scan_ends_with_its_columns(name: str, look_back: bool) -> None:
     form = "kernel k(X: f32[M, N], Y: f32[M, N], T: f32[N]) {{ par N j {{ new s: f32; {0} }} }}"
-    program = shifting(form.format(BESIDE[name]), 261, look_back=look_back)
+    program = shifting(form.format(BESIDE[name]), 261, look_back=look_back, threads=128 if look_back else 64)
     assert shifted(program)
     emitted = Emitted(program)
     module = HostModule(emitted.source, werror=True)

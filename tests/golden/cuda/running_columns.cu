@@ -88,11 +88,11 @@ k_0(
       [&](int element_2) { return s_whole(element_2); }, [&](int element_2) { return s_before(element_2); },
       [&](int element_2, tx::f64 given) { s_before(element_2) = given; });
   tx::Reg<tx::f32, 2> s_high("s_high");
-  tx::Reg<tx::f32, 2> s_rest("s_rest");
   TX_UNROLL for (int element_3 = 0; element_3 < 2; ++element_3) {
 #line 1
     s_high(element_3) = tx::cast<tx::f32>(s_before(element_3));
   }
+  tx::Reg<tx::f32, 2> s_rest("s_rest");
   TX_UNROLL for (int element_4 = 0; element_4 < 2; ++element_4) {
 #line 1
     s_rest(element_4) = tx::abs(s_high(element_4)) < tx::f32_infinity() ? tx::cast<tx::f32>(s_before(element_4) - tx::cast<tx::f64>(s_high(element_4))) : 0.0f;
