@@ -9,7 +9,7 @@ from typing import Any
 from texpr.polyhedral.verify.coverage import Asked, OpenError, Points, check_points
 from texpr.polyhedral.verify.integers import Tree, Values, names_in, number
 from texpr.polyhedral.verify.layouts import element_bytes
-from texpr.polyhedral.verify.tree import OWN, Define, Launch, Lead, Loop, Place, expression, extents_of
+from texpr.polyhedral.verify.tree import OWN, Define, Launch, Lead, Loop, Place, expression, extents_of, written
 
 Check = tuple[str, Callable[[], str]]
 BOUND = ("write",)
@@ -111,7 +111,8 @@ def _stored(
         Ran(launch, place, tuple(subscripts), _cut(data, place.node, name))
         for launch in launches
         for place in launch.places()
-        for subscripts in _stores(place.node, name)
+        for buffer, subscripts in written(place.node)
+        if buffer == name
     ]
     if any(None in ran.at for ran in places):
         raise OpenError("data tells which elements are stored")
@@ -120,20 +121,6 @@ def _stored(
     again = len(binding) < len(statements)
     count = _counted(data, wanted[0], places, sizes, Asked(again=again))
     return f"each of {count} elements is stored {'at least ' * again}once"
-
-
-def _stores(node: Mapping[str, Any], name: str) -> Iterator[list[Tree]]:
-    """The elements of a buffer that a node writes."""
-    if node.get("kind") in ("Copy", "Unload"):
-        targets = [node["target"]]
-    elif node.get("kind") in ("Reduce", "Scan"):
-        targets = list(node["targets"])
-    else:
-        leaves = node.get("leaves") or ([node["leaf"]] if node.get("leaf") else [])
-        targets = [leaf["writes"] for leaf in leaves if leaf.get("writes")]
-    for target in targets:
-        if target["buffer"] == name:
-            yield [s["tree"] for s in target["subscripts"]]
 
 
 def _cut(data: Mapping[str, Any], node: Mapping[str, Any], name: str) -> tuple[Tree, ...]:

@@ -18,7 +18,7 @@ from texpr.polyhedral.verify.coverage import OpenError
 from texpr.polyhedral.verify.integers import FileError, number, truth
 from texpr.polyhedral.verify.runs import check_statements, check_stores
 from texpr.polyhedral.verify.sectors import check_samples
-from texpr.polyhedral.verify.theta import check_blocks, check_index, check_theta, indices
+from texpr.polyhedral.verify.theta import check_blocks, check_index, check_overlap, check_theta, indices
 from texpr.polyhedral.verify.tree import Define, Launch, Loop, Place, launches
 
 SCHEMA = 6
@@ -54,7 +54,7 @@ def _answers(data: Any, sizes: Mapping[str, int]) -> list[Finding]:
     known = _sizes(data, sizes)
     found = [launch for launch in launches(data["host"]) if _runs(launch, known)]
     answers = [
-        *_theta(found, known, data["warp_size"]),
+        *_theta(found, known, data["warp_size"], data["buffers"]),
         *check_all("iterations", check_statements(data, found, known)),
         *check_all("stores", check_stores(data, found, known)),
     ]
@@ -108,23 +108,29 @@ def check_all(about: str, checks: Iterator[tuple[str, Any]]) -> Iterator[Finding
             yield Finding(Verdict.REFUTED, about, f"{subject}: {why}")
 
 
-def _theta(found: list[Launch], sizes: Mapping[str, int], warp_size: int) -> Iterator[Finding]:
+def _theta(found: list[Launch], sizes: Mapping[str, int], warp_size: int, buffers: Any) -> Iterator[Finding]:
     def checks() -> Iterator[tuple[str, Any]]:
         for launch in found:
-            yield launch.name, partial(_theta_of, launch, sizes, warp_size)
+            yield launch.name, partial(_theta_of, launch, sizes, warp_size, buffers)
 
     yield from check_all("theta", checks())
 
 
-def _theta_of(launch: Launch, sizes: Mapping[str, int], warp_size: int) -> str:
+def _theta_of(launch: Launch, sizes: Mapping[str, int], warp_size: int, buffers: Any) -> str:
     check_blocks(launch, sizes)
     shared = check_theta(launch, sizes, warp_size)
-    values, whole, count = {**sizes, **{loop.index: 0 for loop in launch.hosts}}, 0, 0
+    values, whole, count, overlap = {**sizes, **{loop.index: 0 for loop in launch.hosts}}, 0, 0, 0
     for place, step in indices(launch):
         extents = _loop_extents(place, values)
-        whole += check_index(step, launch, values, extents)
-        count += 1
-    return f"{shared} ways to share out threads are one to one, {count} indices too, {whole} of them without a gap"
+        try:
+            whole += check_index(step, launch, values, extents)
+            count += 1
+        except RefutedError:
+            check_overlap(step, launch, values, extents, buffers)
+            overlap += 1
+    said = f"{shared} ways to share out threads are one to one, {count} indices too, {whole} of them without a gap"
+    beside = f"; blocks overlap in {overlap}, of which they keep what is beside their own in registers"
+    return said + beside * (overlap > 0)
 
 
 def _loop_extents(place: Place, values: Mapping[str, int]) -> dict[str, int]:

@@ -4,6 +4,10 @@ For the digits that an operator uses, the threads of a block (or of the part tha
 grid are counted: each combination of digits must be had by some of them, by as many as every other; by one, where the
 operator says nothing of those that have it too. An index is one to one where the digits of less weight never reach the
 next weight, and leaves nothing out where they come to one less.
+
+Blocks that read aligned chunks have some elements beside their own, too, which their neighbours have: such an index is
+one to one in each block, and whatever it says the place of stays in registers, so that each iteration is some block's;
+what leaves a block does so by an index that is one to one, in which blocks are as far apart.
 """
 
 from collections import Counter
@@ -12,8 +16,8 @@ from math import prod
 from typing import Any
 
 from texpr.polyhedral.verify.certificates import RefutedError
-from texpr.polyhedral.verify.integers import FileError, Values, number
-from texpr.polyhedral.verify.tree import OWN, Define, Launch, Place, expression, extents_of, field_of
+from texpr.polyhedral.verify.integers import FileError, Values, names_in, number
+from texpr.polyhedral.verify.tree import OWN, Define, Launch, Place, expression, extents_of, field_of, written
 
 WARPGROUP = 4  # warps
 BY_THREAD = ("lane", "warp", "warpgroup")
@@ -92,6 +96,34 @@ def check_index(step: Define, launch: Launch, values: Values, loops: Mapping[str
         whole = whole and weight == reach + 1
         reach += weight * (radix - 1)
     return whole
+
+
+def check_overlap(step: Define, launch: Launch, values: Values, loops: Mapping[str, int], buffers: Any) -> None:
+    """Whether blocks alone have values of an index that others have, and keep in registers what these decide.
+    RefutedError where not."""
+    blocks = {name: weight for name, weight in step.digits if _is_of_grid(launch, name)}
+    own = tuple(digit for digit in step.digits if digit[0] not in blocks)
+    check_index(Define(step.index, own, step.offset), launch, values, loops)
+    ends: set[tuple[str, int]] = set()
+    for place in launch.places():
+        behind: set[str] = set()
+        for inner in place.steps:
+            if isinstance(inner, Define) and (inner == step or names_in(inner.offset) & behind):
+                behind.add(inner.index)
+            else:
+                behind.discard(inner.index)
+                ends |= set(inner.digits) if isinstance(inner, Define) else set()
+        for buffer, subscripts in written(place.node):
+            used = set[str]().union(*map(names_in, subscripts))
+            if used & behind and field_of(field_of(buffers, buffer), "memory") != "reg":
+                raise RefutedError(f"{step.index} is not one to one, and says where {buffer} is written")
+    for name, weight in blocks.items():
+        if (name, weight) not in ends:
+            raise RefutedError(f"{step.index} is not one to one, and blocks end nothing {weight} apart")
+
+
+def _is_of_grid(launch: Launch, name: str) -> bool:
+    return name in launch.digits and str(launch.digits[name]["place"]).startswith("grid")
 
 
 def indices(launch: Launch) -> Iterator[tuple[Place, Define]]:

@@ -155,6 +155,19 @@ def _walk(body: Any, path: tuple[int, ...], around: Place) -> Iterator[Place]:
                 yield from _walk(field_of(node, "body"), (*own, 0), replace(place, last=True))
 
 
+def written(node: Node) -> Iterator[tuple[str, list[Tree]]]:
+    """The buffers that a node writes, each with the subscripts of an element."""
+    if node.get("kind") in ("Copy", "Unload"):
+        targets = [node["target"]]
+    elif node.get("kind") in ("Reduce", "Scan"):
+        targets = list(node["targets"])
+    else:
+        leaves = node.get("leaves") or ([node["leaf"]] if node.get("leaf") else [])
+        targets = [leaf["writes"] for leaf in leaves if leaf.get("writes")]
+    for target in targets:
+        yield str(target["buffer"]), [expression(s) for s in target["subscripts"]]
+
+
 def around_grid(place: Place) -> list[Any]:
     grid = field_of(place.node, "grid") if place.node.get("kind") == "Launch" else []
     return list(grid)

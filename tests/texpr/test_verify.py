@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import texpr
 from texpr.cli import guarded, run_command
 from texpr.mapping_json import mapping_json, mapping_text
+from texpr.polyhedral.mapped.candidate import Candidate, Parted
 from texpr.polyhedral.verify.stage import Finding, Verdict, verify
 
 TEXT = """kernel k(A: f32[M, N], B: f32[N, M], s: f32[M]) where N >= 1 {
@@ -110,6 +112,43 @@ def test_an_edit_is_refuted(data: dict[str, Any], edit: Callable[[dict[str, Any]
     changed = copy.deepcopy(data)
     edit(changed)
     assert texts(verify(changed), Verdict.REFUTED)
+
+
+COLUMNS = "kernel k(X: bf16[M, N], C: f32[N]) { par N j { C[j] = sum M i { f32(X[i, j]) } } }"
+NEIGHBOURS = {0: "chunks that blocks share", 48: "strips that blocks end"}
+
+
+def overlapping(strip: int) -> dict[str, Any]:
+    """Blocks read whole chunks, and so columns of their neighbours, which they end of their own strip alone."""
+    kernel = texpr.parse(COLUMNS).only
+    found = kernel.compile("cuda:sm_90a", stop_after="map", M=32749, N=601).mapping.candidate
+    assert isinstance(found, Candidate) and isinstance(found.launches["k_0"], Parted)
+    how = replace(found, launches={"k_0": replace(found.launches["k_0"], strip=strip)})
+    return mapping_json(kernel.compile("cuda:sm_90a", stop_after="map", mapping=how, M=40, N=301).mapping.program)
+
+
+@pytest.mark.parametrize("strip", NEIGHBOURS, ids=NEIGHBOURS.get)
+def test_blocks_that_read_beside_their_own_are_proved(strip: int) -> None:
+    data = overlapping(strip)
+    found = verify(data)
+    assert not texts(found, Verdict.REFUTED) and "; blocks overlap in 1" in texts(found, Verdict.PROVED)
+    assert "C: each of 301" in texts(found, Verdict.PROVED)
+    (first,) = (define for define in nodes(data["host"], "Define") if define["index"] == "j_first")
+    for number, weight in enumerate(digit["weight"] for digit in first["digits"]):
+        changed = copy.deepcopy(data)
+        (own,) = (define for define in nodes(changed["host"], "Define") if define["index"] == "j_first")
+        own["digits"][number]["weight"] = weight // 2 if weight > 8 else 0  # nearer blocks; lanes that have the same
+        assert texts(verify(changed), Verdict.REFUTED)
+
+
+def test_what_blocks_have_beside_their_own_leaves_none(data: dict[str, Any]) -> None:
+    """Of another mapping, whose stores say the place by an index of which blocks have some values both."""
+    changed = copy.deepcopy(data)
+    launch = changed["host"][0]
+    blocks = {digit["name"] for digit in launch["digits"] if digit["place"].startswith("grid")}
+    for digit in (digit for define in nodes(launch["body"], "Define") for digit in define["digits"]):
+        digit["weight"] //= 1 + (digit["name"] in blocks)
+    assert "and says where B is written" in texts(verify(changed), Verdict.REFUTED)
 
 
 def called(*arguments: str) -> int:
