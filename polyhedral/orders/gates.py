@@ -23,12 +23,13 @@ class Gate:
 
 @dataclass(slots=True)
 class Gates:
-    """All gates by barrier and turn, and how often each thread arrived."""
+    """All gates by barrier and turn, how often each thread arrived, and who of a cluster owes a barrier the wait."""
 
     points: Points
     findings: Findings
     gates: dict[tuple[Hashable, int], Gate] = field(default_factory=dict)
     arrivals: dict[tuple[Hashable, int, int], Counts] = field(default_factory=dict)
+    owed: dict[tuple[Hashable, int, int], tuple[Event, str, int]] = field(default_factory=dict)  # bits of threads
 
     def come(
         self,
@@ -74,8 +75,19 @@ class Gates:
         if arrives:
             counts.step(here)
 
+    def owe(self, key: Hashable, event: Event, text: str, action: Action) -> None:
+        """Threads of a cluster that arrive at its barrier wait there, too, before they end."""
+        at = (key, event.launch, event.block)
+        first, said, bits = self.owed.get(at, (event, text, 0))
+        bits = bits | event.who.bits if action is Action.ARRIVE else bits & ~event.who.bits
+        self.owed[at] = (first, said, bits)
+
     def end(self) -> None:
-        """Gates at which some never arrive."""
+        """Gates at which some never arrive, and those at which some arrive who never wait."""
+        for event, text, bits in self.owed.values():
+            if bits:
+                said = f"{bits.bit_count()} threads of a block that `{text}` never wait there"
+                self.findings.fault(said, event.span)
         for gate in self.gates.values():
             if gate.came != gate.needed:
                 self.findings.fault(f"{gate.came} of {gate.needed} threads arrive at `{gate.text}`", gate.span)

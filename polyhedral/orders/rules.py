@@ -155,6 +155,7 @@ class Rules:
             cluster = self.points.trace.grids[event.launch].cluster_of(event.block)
             marks = self._marks(number, event) if node.relaxed else None
             needed = members * len(cluster)
+            self.gates.owe((*name, cluster[0]), event, text, node.action)
             self.gates.come((*name, cluster[0]), needed, text, number, event, event.who, node.action, marks=marks)
         else:
             self.gates.come((*name, event.block), members, text, number, event, event.who, node.action)

@@ -37,6 +37,7 @@ class Barriers:
     gatherings: dict[tuple[Hashable, int], Gathering] = field(default_factory=dict)
     turns: dict[tuple[Hashable, int], int] = field(default_factory=dict)  # of a barrier and a thread: arrivals
     expected: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
+    owed: dict[Hashable, set[int]] = field(default_factory=dict)  # who of a cluster arrived and did not wait yet
     warps: dict[str, int] = field(init=False)  # of every part
 
     def __post_init__(self) -> None:
@@ -67,8 +68,11 @@ class Barriers:
         self.expected[key] = (self._width(node, int(thread[0])), label)
         if node.action is not Action.WAIT:
             self.arrive(key, thread, node)
+        owing = self.owed.setdefault(key, set()) if node.scope is Scope.CLUSTER else set()
         if node.action is Action.ARRIVE:
+            owing.update(thread.tolist())
             return None
+        owing.difference_update(thread.tolist())
         turn = self.turns.get((key, int(thread[0])), 0) - 1
         if turn < 0:
             raise failure(f"threads wait at the {label} at which they did not arrive", node.span)
@@ -98,11 +102,14 @@ class Barriers:
         return (lambda: self.full(key, turn)), resume
 
     def left(self) -> str | None:
-        """A barrier at which some arrived and others never will."""
+        """A barrier at which some arrived and others never will, or of a cluster, at which who arrived never waits."""
         for (key, _), gathering in self.gatherings.items():
             count, label = self.expected[key]
             if gathering.arrived < count:
                 return f"{gathering.arrived} of {count} threads arrived at the {label}, and then the launch ended"
+        for key, owing in self.owed.items():
+            if owing:
+                return f"{len(owing)} threads arrived at the {self.expected[key][1]} and never waited there"
         return None
 
     def _unit(self, scope: Scope) -> int:

@@ -1,4 +1,4 @@
-"""Products of matrices with one thing wrong each: faults planted in the planned program, by class.
+"""Kernels with one thing wrong each: faults planted in the planned program, by class.
 
     multicast: parity: double wait ring          the consumers are a turn ahead of what they read
 
@@ -13,21 +13,23 @@ from itertools import pairwise
 from typing import Any
 
 from planted_kernels import KERNELS
-from spoil import spoiled
+from spoil import detuned, spoiled
 
 from texpr.codegen.plan import plan
 from texpr.grammar.ast import Gather, IndexBinary, IndexExpr, IndexOp, IndexVar, Read, Subscript
-from texpr.grammar.index.expr import ONE, add, combine, const, constant_value, names, substitute, subtract
+from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, constant_value, names, substitute, subtract
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.layout.value import Xor
-from texpr.polyhedral.mapped.operators import Copy, Generic, Unload
+from texpr.polyhedral.mapped.between import AfterLaunch
+from texpr.polyhedral.mapped.operators import Copy, Generic, Reduce, Unload
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.sync import Release
-from texpr.polyhedral.mapped.tree import Guard, Node
+from texpr.polyhedral.mapped.tree import Define, Guard, Node
 from texpr.polyhedral.mapped.views import View
-from texpr.polyhedral.mapped.walks import branches, with_branches
+from texpr.polyhedral.mapped.walks import block_buffers, branches, launches, with_branches
+from texpr.polyhedral.names import stem
 
 EACH = 2  # faults of one class in one kernel that differ only in which node has them
 CLASSES = (
@@ -39,14 +41,19 @@ CLASSES = (
     "a wrong fragment",
     "an overlap",
     "a predicate lost",
+    "a wrong piece",
 )
 
 
 BEYOND = "what is read behind a row is in the array, and goes into sums that nobody stores"
 EMPTY = "the last groups have no copies"
 ALONE = "a pipe of one slot"
+ZEROS = "what lies behind is zeros, as the loads say, too"
 HARMLESS = {
     ("shared", "slots of C_parts overlap"): ALONE,
+    ("scaled sums", "slots of top_parts overlap"): ALONE,
+    ("scaled sums", "slots of total_parts overlap"): ALONE,
+    ("rows across", "no guard (2)"): ZEROS,
     ("tiles", "no edge (2)"): BEYOND,
     ("tiles", "all of B is wanted"): BEYOND,
     ("warps", "all of B is wanted"): BEYOND,
@@ -57,6 +64,10 @@ HARMLESS = {
     ("f64 by warps", "all of B is wanted"): BEYOND,
     ("f64 by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
     ("portions by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
+}
+OWN = {  # what kernels have that are else like others
+    "first": ("what is before",),
+    "chain": ("what is before", "the next of D"),
 }
 
 
@@ -89,26 +100,27 @@ def faults(kernel: str) -> Iterator[Fault]:
             kept = text.split(" (")[0]
             seen[kept] = seen.get(kept, 0) + 1
             again = f" ({seen[kept]})" if seen[kept] > 1 else ""
-            if seen[kept] <= EACH and (kernel, f"{text}{again}") not in HARMLESS:
+            known = (kernel, f"{text}{again}") in HARMLESS or not text.startswith(OWN.get(kernel, ""))
+            if seen[kept] <= EACH and not known:
                 yield Fault(kernel, kind, f"{text}{again}", wrong)
 
 
 Planted = Iterator[tuple[str, PlannedProgram]]
 Changed = Iterator[tuple[str, tuple[Node, ...]]]
 Change = Callable[[Node], Changed]
+Ways = Callable[[MappedProgram], Iterator[tuple[str, MappedProgram]]]
 
 
-def _launch(right: PlannedProgram) -> Launch:
-    (launch,) = right.program.host
-    assert isinstance(launch, Launch)
-    return launch
+def _launches(right: PlannedProgram) -> list[Launch]:
+    return list(launches(right.program.host))
 
 
 def _in_body(right: PlannedProgram, change: Change) -> Planted:
     """The program with one node put through a change."""
-    launch = _launch(right)
-    for text, body in _bodies(launch.body, change):
-        yield text, _with_program(right, replace(right.program, host=(replace(launch, body=body),)))
+    for launch in _launches(right):
+        for text, body in _bodies(launch.body, change):
+            host = tuple(replace(one, body=body) if one is launch else one for one in right.program.host)
+            yield text, _with_program(right, replace(right.program, host=host))
 
 
 def _with_program(right: PlannedProgram, program: MappedProgram) -> PlannedProgram:
@@ -126,16 +138,25 @@ def _bodies(body: tuple[Node, ...], change: Change) -> Changed:
                 yield text, (*before, with_branches(node, (*inner[:number], changed, *inner[number + 1 :])), *after)
 
 
-def _spoilt(right: PlannedProgram, *begins: str) -> Planted:
-    """Syncs that are dropped, doubled or moved, as `spoil.py` names them."""
-    for text, program in spoiled(right.program):
+def _spoilt(right: PlannedProgram, *begins: str, ways: Ways = spoiled) -> Planted:
+    """Syncs that are dropped, doubled, moved or detuned, as `spoil.py` names them."""
+    for text, program in ways(right.program):
         if text.startswith(begins):
             yield text, _with_program(right, program)
 
 
+WAITS = ("wait ring", "wait met", "wait (", "wait at", "acquire", "barrier (block)", "barrier (cluster", "last")
+
+
 def _waits(right: PlannedProgram) -> Planted:
-    waits = ("wait ring", "wait met", "wait (", "acquire", "barrier (block)", "barrier (cluster")
-    yield from _spoilt(right, *(f"drop {name}" for name in waits))
+    yield from _spoilt(right, *(f"drop {name}" for name in WAITS))
+    yield from _spoilt(right, "the last is one too", ways=detuned)
+
+    def change(node: Node) -> Changed:
+        if isinstance(node, Guard) and node.body and isinstance(node.body[0], AfterLaunch):
+            yield "what is before is waited for too late", (replace(node, body=(*node.body[1:], node.body[0])),)
+
+    yield from _in_body(right, change)
 
 
 def _shared(right: PlannedProgram) -> list[str]:
@@ -196,7 +217,7 @@ def _swizzles(right: PlannedProgram) -> Planted:
         if xor is None:
             continue
         others = [("no", None)]
-        if xor.bits > 1 and not _launch(right).pipes:  # no box is written with it
+        if xor.bits > 1 and not any(launch.pipes for launch in _launches(right)):  # no box is written with it
             others.append(("a narrower", Xor(bits=xor.bits - 1, base=xor.base, shift=xor.shift)))
         for text, other in others:
             layout = replace(placed.layout, xor=other)
@@ -212,7 +233,8 @@ REVERSED = (("half", "rows", 2), ("one", "columns", 2), ("i_row", "rows", 4))  #
 
 def _fragments(right: PlannedProgram) -> Planted:
     """A lane takes, or stores, another element of what the threads of its team hold."""
-    held = [b.name for b in right.program.buffers.values() if b.memory is Memory.REG and len(b.shape) > 1]
+    registers = [b for b in right.program.buffers.values() if b.memory is Memory.REG]
+    held = [b.name for b in registers if len(b.shape) > 1 or b.name.endswith("_run")]
 
     def others(read: Read) -> Iterator[tuple[str, Read]]:
         for name, text, count in REVERSED:
@@ -230,6 +252,10 @@ def _fragments(right: PlannedProgram) -> Planted:
             case Unload(source=View(subscripts=(row, column)) as source) if not isinstance(column, Gather):
                 other = replace(source, subscripts=(row, add(column, const(8))))
                 yield "columns a matrix further", (replace(node, source=other),)
+            case Reduce(reads=reads) if all(read.subscripts for read in reads):
+                first = {read: replace(read, subscripts=(ZERO,) * len(read.subscripts)) for read in reads}
+                values = tuple(rewrite(value, lambda part: first.get(part, part)) for value in node.values)
+                yield "one part for all", (replace(node, values=values),)
             case Generic():
                 for read in (r for r in node.reads if r.buffer in held):
                     for text, found in others(read):
@@ -271,11 +297,13 @@ def _overlaps(right: PlannedProgram) -> Planted:
     for name in shared:
         if right.addresses[name].stage_bytes:
             yield f"slots of {name} overlap", _moved(right, name, stage_bytes=right.addresses[name].stage_bytes // 2)
-    launch = _launch(right)
-    for pipe in right.sync_offsets[launch.name]:
-        at = constant_value(right.addresses[shared[0]].offset_bytes) or 0
-        offsets = {**right.sync_offsets[launch.name], pipe: at}
-        yield f"{pipe} begins where {shared[0]} does", replace(right, sync_offsets={launch.name: offsets})
+    for launch in _launches(right):
+        for pipe in right.sync_offsets[launch.name]:
+            first = next(n for n in shared if n in {b.name for b in block_buffers(right.program, launch)})
+            at = constant_value(right.addresses[first].offset_bytes) or 0
+            offsets = {**right.sync_offsets[launch.name], pipe: at}
+            moved = {**right.sync_offsets, launch.name: offsets}
+            yield f"{pipe} begins where {first} does", replace(right, sync_offsets=moved)
 
 
 def _predicates(right: PlannedProgram) -> Planted:
@@ -297,6 +325,46 @@ def _predicates(right: PlannedProgram) -> Planted:
     yield from _in_body(right, change)
 
 
-PLANTED: dict[str, Callable[[PlannedProgram], Planted]] = dict(
-    zip(CLASSES, (_waits, _parity, _early, _fences, _swizzles, _fragments, _overlaps, _predicates), strict=True)
-)
+STEPS = {"k_step", "k_taken", "k_first"}
+TURNS = ("tile", "first", "low", "sharers")  # which of the pieces that a block has
+
+
+def _with(view: View, name: str, value: IndexExpr) -> View:
+    """The view whose subscripts have a value for an index."""
+    swap = _only(name, value)
+    at = tuple(s if isinstance(s, Gather) else substitute(s, swap) for s in view.subscripts)
+    return replace(view, subscripts=at)
+
+
+def _pieces(right: PlannedProgram) -> Planted:
+    """A block takes another piece of the work than the one that is its own, or puts it elsewhere."""
+    arrays = {buffer.name for buffer in right.program.kernel.params}
+    between = {b.name for b in right.program.buffers.values() if b.memory is Memory.GLOBAL} - arrays
+    ours = (Memory.SHARED, Memory.REG)
+
+    def change(node: Node) -> Changed:
+        match node:
+            case Define(index=index, offset=offset) if stem(index) in TURNS:
+                yield f"{stem(index)} is one further", (replace(node, offset=add(offset, ONE)),)
+            case Copy(source=source, target=target) if right.program.buffers[target.buffer].memory in ours:
+                yield from ((f"{text} is taken", (replace(node, source=v),)) for text, v in further(source))
+            case Copy(target=target):
+                yield from ((f"{text} is put", (replace(node, target=v),)) for text, v in further(target))
+            case _:
+                pass
+
+    def further(view: View) -> Iterator[tuple[str, View]]:
+        if view.buffer in between and not isinstance(view.subscripts[0], Gather):
+            moved = (add(view.subscripts[0], ONE), *view.subscripts[1:])
+            yield f"the next of {view.buffer}", replace(view, subscripts=moved)
+        own = {name for s in view.subscripts if not isinstance(s, Gather) for name in names(s)}
+        for step in sorted(own & STEPS):
+            yield f"the next step of {view.buffer}", _with(view, step, add(IndexVar(name=step), ONE))
+        if "k_taken" in own:
+            yield f"{view.buffer} forwards in every turn", _with(view, "k_taken", IndexVar(name="k_step"))
+
+    yield from _in_body(right, change)
+
+
+PLANTS = (_waits, _parity, _early, _fences, _swizzles, _fragments, _overlaps, _predicates, _pieces)
+PLANTED: dict[str, Callable[[PlannedProgram], Planted]] = dict(zip(CLASSES, PLANTS, strict=True))

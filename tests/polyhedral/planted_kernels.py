@@ -1,5 +1,6 @@
-"""The products of matrices in which faults are planted: how each is mapped, at which sizes, and what it computes."""
+"""The kernels in which faults are planted: how each is mapped, at which sizes, and what it computes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 
 import texpr
 from texpr.grammar.index.expr import constant_value
-from texpr.polyhedral.mapped.candidate import Candidate, Choice, Contracted, Piped
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Parted, Piped, Row
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.ringed import Ringed
 
@@ -18,26 +20,29 @@ TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
+Arrays = dict[str, Any]
+
+
 @dataclass(frozen=True)
 class Kernel:
-    """A program, how it is mapped, its sizes, and what it computes of A and B."""
+    """A program, how it is mapped, its sizes, and what it computes: of A and B in the letters of einsum, or of all."""
 
     text: str
     target: str
-    choice: Choice
+    choice: Choice | Candidate
     sizes: dict[str, int]
-    letters: str
+    wanted: str | Callable[[Arrays], Any]
 
     @property
     def program(self) -> MappedProgram:
-        how = Candidate(launches={"g_0": self.choice})
+        how = self.choice if isinstance(self.choice, Candidate) else Candidate(launches={"g_0": self.choice})
         kernel = texpr.parse(self.text).only
         program: MappedProgram = kernel.compile(
             f"cuda-host:{self.target}", stop_after="map", mapping=how, **self.sizes
         ).mapping.program
         return program
 
-    def arrays(self, program: MappedProgram) -> dict[str, Any]:
+    def arrays(self, program: MappedProgram) -> Arrays:
         """Random arguments, the result poisoned."""
         random, found = np.random.default_rng(5), dict[str, Any]()
         for buffer in program.kernel.params:
@@ -46,9 +51,11 @@ class Kernel:
             found[buffer.name] = values.astype(TYPES[str(buffer.dtype)])
         return found
 
-    def is_right(self, given: dict[str, Any], got: Any) -> bool:
-        a, b = given["A"].astype(float), given["B"].astype(float)
-        want, wrong = np.einsum(self.letters, a, b), got.astype(float)
+    def is_right(self, given: Arrays, got: Any) -> bool:
+        wide = {name: array.astype(float) for name, array in given.items() if name != "C"}
+        how = self.wanted
+        want = np.einsum(how, wide["A"], wide["B"]) if isinstance(how, str) else how(wide)
+        wrong = got.astype(float)
         return bool((np.abs(wrong - want) < 1e-2 * np.abs(want).max()).all())
 
 
@@ -63,8 +70,8 @@ def _text(a: str, b: str, c: str, types: str, band: str = "M i, N j") -> str:
     return f"kernel g({heads}) {{ par {band} {{ {bound} }} }}"
 
 
-def _piped(rows: int, columns: int, **how: int) -> Piped:
-    return Piped(along="j", across="i", tile={"i": rows, "j": columns}, **{"stages": 2, "persistent": 2, **how})  # type: ignore[arg-type]  # numbers
+def _piped(rows: int, columns: int, **how: Any) -> Piped:
+    return Piped(along="j", across="i", tile={"i": rows, "j": columns}, **{"stages": 2, "persistent": 2, **how})
 
 
 def _ringed(rows: int, columns: int, wide: int, stages: int, depth: int = 32) -> Ringed:
@@ -75,6 +82,37 @@ def _ringed(rows: int, columns: int, wide: int, stages: int, depth: int = 32) ->
 TILES = Contracted(
     threads=64, along="j", across="i", tile={"i": 32, "j": 32}, each={"i": 4, "j": 4}, depth=8, grid=("j", "i")
 )
+CHAIN = """kernel g(A: bf16[M, M], B: bf16[M, M], C: bf16[M, M]) {
+    new D: bf16[M, M]
+    par M i, M j { D[i, j] = sum M k { A[i, k] * B[j, k] } }
+    par M i, M j { C[i, j] = sum M k { D[i, k] * B[j, k] } }
+}"""
+ONE_AFTER_ANOTHER = Candidate(
+    launches={
+        "g_0": _piped(64, 64),
+        "g_1": Piped(along="j_1", across="i_1", tile={"i_1": 64, "j_1": 64}, stages=2, persistent=2),
+    },
+    early=frozenset({"g_1"}),
+)
+SCALED = """kernel g(A: f32[M, K], C: f32[M]) {
+    par M i {
+        new top: f32
+        new total: f32
+        top = -inf
+        seq K k { top max= A[i, k] }
+        total = 0.0
+        seq K j { total += exp(A[i, j] - top) }
+        C[i] = total
+    }
+}"""
+ROWS = Blocks(
+    threads=64, grid=("i",), shared_out=("k", "j"), widths={"k": 4, "j": 4}, rows=(Row(indices=("k", "j"), line=128),),
+    cluster=2, memory={"top": Memory.REG, "total": Memory.REG},
+)  # fmt: skip
+ACROSS = Parted(
+    threads=64, grid=("j", "i"), shared_out=("k",), deal=(("j", 4),), widths={"k": 8}, patch={"i": 4, "j": 4},
+    blocks={"k": 2},
+)  # fmt: skip
 KERNELS = {
     # blocks of a cluster stay for several tiles and bring halves of B to one another
     "multicast": Kernel(
@@ -122,6 +160,32 @@ KERNELS = {
     "portions by warps": Kernel(
         _text("ik", "jk", "ij", "f8e4m3 f32"), "sm_89", _ringed(64, 64, 32, 3, 64),
         {"M": 40, "N": 50, "K": 208}, "ik,jk->ij",
+    ),
+    # blocks share the steps of all tiles, and the last one adds their sums of a tile
+    "streamed": Kernel(
+        _text("ik", "jk", "ij", "bf16 f32"), "sm_90a", _piped(64, 64, persistent=3, streamed=True),
+        {"M": 40, "N": 72, "K": 200}, "ik,jk->ij",
+    ),
+    # each of two warpgroups has 128 rows, blocks side by side; bands that wind, every second turn from the end of k on
+    "high": Kernel(
+        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(256, 80, high=2, abreast=2, band=1),
+        {"M": 264, "N": 168, "K": 136}, "ik,jk->ij",
+    ),
+    # the launch begins while what is on the queue ends
+    "first": Kernel(
+        _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a",
+        Candidate(launches={"g_0": _piped(64, 64)}, early=frozenset({"g_0"})),
+        {"M": 72, "N": 72, "K": 72}, "ik,jk->ij",
+    ),
+    # the second launch begins while the first one ends
+    "chain": Kernel(CHAIN, "sm_90a", ONE_AFTER_ANOTHER, {"M": 72}, lambda of: of["A"] @ of["B"].T @ of["B"].T),
+    # few rows whose factor lies across the sum: threads share it, and blocks meet in memory
+    "rows across": Kernel(
+        _text("ik", "kj", "ij", "f32 f32"), "sm_90a", ACROSS, {"M": 6, "N": 36, "K": 204}, "ik,kj->ij"
+    ),
+    # blocks of a cluster share a row, and meet once for its greatest value and the sum that it scales
+    "scaled sums": Kernel(
+        SCALED, "sm_90a", ROWS, {"M": 3, "K": 1539}, lambda of: np.exp(of["A"] - of["A"].max(1, keepdims=True)).sum(1)
     ),
     "tiles": Kernel(
         _text("ik", "kj", "ij", "f32 f32"), "sm_80", TILES, {"M": 37, "N": 35, "K": 29}, "ik,kj->ij"
