@@ -19,6 +19,7 @@ all together as many times that as a portion may have terms. A portion that coun
 
 import math
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -248,6 +249,10 @@ class BoundedCells:
         if self.dtype == value_dtype:
             return roundoff(value_dtype) * (2 if value_dtype == F64 else 1), 0.0
         return roundoff(value_dtype) + roundoff(self.dtype), smallest(self.dtype)
+
+    def held_in(self, dtype: DType) -> AbstractContextManager[None]:
+        """Values are wide as they are, and bounds have room for every rounding."""
+        return nullcontext()
 
     def taint(self, place: Index, lanes: Mask, shape: Shape) -> None:
         position, _ = self.layout.chosen(place, lanes, shape)

@@ -8,6 +8,8 @@ A local has one copy per lane of its `new`: element e of lane l lies at `e * lan
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -49,6 +51,9 @@ class Cells(Protocol[V]):
     ) -> None:
         """Updates with every active lane; several lanes may hit one element. `counted`: what products of f8 count for,
         of whose sums portions may be less exact."""
+
+    def held_in(self, dtype: DType) -> AbstractContextManager[None]:
+        """Meanwhile the elements have this type, and are rounded at the end."""
 
     def taint(self, place: Index, lanes: Mask, shape: Shape) -> None:
         """Makes the elements at `place` undecided where `lanes` says."""
@@ -206,6 +211,18 @@ class PlainCells:
             carried = np.array(numerics.cast(self.flat[touched], self.dtype, value_dtype))
             ufunc.at(carried, group.reshape(-1), terms)
             self.flat[touched] = numerics.cast(carried, value_dtype, self.dtype)
+
+    @contextmanager
+    def held_in(self, dtype: DType) -> Iterator[None]:
+        own, narrow = self.flat, self.dtype
+        before = numerics.cast(own, narrow, dtype)
+        self.flat, self.dtype = np.array(before), dtype
+        try:
+            yield
+        finally:
+            changed = self.flat != before
+            own[changed] = numerics.cast(self.flat[changed], dtype, narrow)
+            self.flat, self.dtype = own, narrow
 
     def _order_matters(self, op: AccOp, value_dtype: DType) -> bool:
         """max and min of an integer that wraps when stored: only step by step is as defined."""

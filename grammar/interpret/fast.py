@@ -14,6 +14,7 @@ rounded once, otherwise rounded at every step; both are allowed, and the result 
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Generic, NoReturn, TypeVar, assert_never
 
@@ -57,7 +58,7 @@ from texpr.grammar.index.value import (
 )
 from texpr.grammar.interpret.cells import Arithmetic, Array, Cells, Shape
 from texpr.grammar.interpret.errors import Reports, Site, asm_error
-from texpr.grammar.interpret.loops import is_axis, locals_of, running_sums
+from texpr.grammar.interpret.loops import is_axis, locals_of, narrow_sums, running_sums
 from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.permissions import portion_factors
 from texpr.grammar.records import dataclass
@@ -167,6 +168,14 @@ class FastInterpreter(Generic[V]):
         self.sampled += chosen is not None
         last = greatest_of(extent) if chosen is None else len(chosen)
         piece = max(1, self.grid_limit // (math.prod(lanes.shape) * self.weight(loop)))
+        with ExitStack() as held:
+            if last > piece and isinstance(loop, Seq):  # pieces of a sum are rounded once
+                for name, dtype in narrow_sums(loop, self.dtypes):
+                    held.enter_context(self.memory[name].held_in(dtype))
+            self.pieces(loop, lanes, extent, chosen, last, piece)
+        self.sampled -= chosen is not None
+
+    def pieces(self, loop: Par | Seq, lanes: Lanes, extent: Index, chosen: Array | None, last: int, piece: int) -> None:
         for start in range(0, last, piece):
             count = min(piece, last - start)
             if count == 1:
@@ -177,7 +186,6 @@ class FastInterpreter(Generic[V]):
                 index = np.arange(start, start + count) if chosen is None else chosen[start : start + count]
                 index = index.reshape((count,) + (1,) * len(lanes.shape))
             self.iterations(loop, index, extent, replace(lanes, shape=shape))
-        self.sampled -= chosen is not None
 
     def elements(self, buffer: str) -> int:
         return math.prod(max(0, extent) for extent in self.shapes[buffer])

@@ -111,6 +111,17 @@ class Effects:
                     assert_never(stmt)
 
 
+def narrow_sums(loop: Seq, dtypes: Mapping[str, DType]) -> list[tuple[str, DType]]:
+    """The buffers of narrow floats that the iterations of such a `seq` share and accumulate into, and the one type of
+    float that all that they accumulate has."""
+    own, found = set(locals_of(loop.body)), dict[str, set[DType]]()
+    for stmt in statements(loop.body):
+        if isinstance(stmt, Accumulate) and stmt.buffer not in own and dtypes[stmt.buffer].is_float:
+            found.setdefault(stmt.buffer, set()).add(stmt.value.dtype)
+    sums = [(name, values.pop()) for name, values in found.items() if len(values) == 1]
+    return [(name, dtype) for name, dtype in sums if dtype.is_float and dtype.bits > dtypes[name].bits]
+
+
 def is_axis(loop: Seq) -> bool:
     """Whether the iterations of a `seq` may be interleaved, statement by statement.
 

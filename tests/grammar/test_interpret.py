@@ -33,6 +33,22 @@ def test_a_grid_in_pieces_gives_what_one_grid_gives():
         assert np.array_equal(memory["C"].flat.reshape(5, 6), a.astype(np.float32) @ b.astype(np.float32))
 
 
+@pytest.mark.parametrize("limit", [1, 12, 100, 10000])
+def test_a_sum_in_pieces_is_rounded_once(limit):
+    from texpr.grammar.interpret.cells import PlainArithmetic, PlainCells
+    from texpr.grammar.interpret.fast import FastInterpreter
+
+    program = kernel(
+        [param("A f16 M K"), param("C f16 M", direction="inout")],
+        par("i", "M", seq("k", "K", acc("C", "i", Cast(operand=rd("A", "i", "k", dtype=F16), dtype=F32)))),
+    )
+    a, c = np.random.default_rng(3).integers(0, 99, (4, 300)).astype(np.float16), np.arange(4).astype(np.float16)
+    wide = (c.astype(np.float32) + a.astype(np.float32).sum(1)).astype(np.float16)
+    memory = {"A": PlainCells(F16, a.reshape(-1), ()), "C": PlainCells(F16, c, ())}
+    FastInterpreter(program, {"M": 4, "K": 300}, PlainArithmetic(), memory, grid_limit=limit).run()
+    assert np.array_equal(c, wide)  # in place, too
+
+
 @BOTH
 def test_a_triangular_par_visits_its_triangle(mode):
     program = kernel(
