@@ -4,10 +4,16 @@ X[i / 64, c, i % 64] at i = 4*k + e    X[4*k / 64, c, 4*k % 64 + e]     one wide
 G[i / 64]                              G[4*k / 64]                      read once for all four
 """
 
-from texpr.grammar.ast import Expr, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, Node, Subscript
+from dataclasses import replace
+
+from texpr.grammar.ast import Expr, Gather, IndexBinary, IndexConst, IndexExpr, IndexVar, Subscript
+from texpr.grammar.ast import Node as Tree
 from texpr.grammar.index.expr import add, combine, constant_value, names
 from texpr.grammar.index.operators import IndexOp
 from texpr.grammar.walk import rewrite, walk
+from texpr.polyhedral.mapped.operators import Generic
+from texpr.polyhedral.mapped.tree import Node
+from texpr.polyhedral.mapped.walks import map_nodes, of_kind
 
 SELDOM = 64  # neighbours from which on another element is looked up seldom
 
@@ -22,7 +28,7 @@ def in_turn(subscripts: tuple[Subscript, ...], index: str, start: IndexExpr, her
     """The subscripts with quotients and remainders of an index at `start + here`, of the neighbours of one wide access:
     none of them begins another turn (`layout/vector.py`)."""
 
-    def change(node: Node) -> Node:
+    def change(node: Tree) -> Tree:
         if not isinstance(node, IndexBinary) or node.left != IndexVar(name=index):
             return node
         match node.op:
@@ -39,7 +45,7 @@ def in_turn(subscripts: tuple[Subscript, ...], index: str, start: IndexExpr, her
 def of_first(value: Expr, index: str, first: str, count: int) -> Expr:
     """What a value is for `count` neighbours, with the quotients of the first one where all of them have these."""
 
-    def change(node: Node) -> Node:
+    def change(node: Tree) -> Tree:
         divisor = _divisor(node, index)
         if divisor is None or divisor % count:
             return node
@@ -59,8 +65,21 @@ def quotients_of(subscripts: tuple[Subscript, ...], index: str) -> tuple[int, ..
     return tuple(d for d in found if d is not None) if None not in found else ()
 
 
-def _divisor(node: Node, index: str) -> int | None:
+def _divisor(node: Tree, index: str) -> int | None:
     """By what number an index is divided."""
     if isinstance(node, IndexBinary) and node.op is IndexOp.DIV and node.left == IndexVar(name=index):
         return constant_value(node.right)
     return None
+
+
+def quotients_of_first(body: tuple[Node, ...], index: str, first: str, count: int) -> tuple[Node, ...]:
+    """The body with quotients that all of a run have as those of its first iteration: what they tell is read once."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Generic):
+            return node
+        value = of_first(node.leaf.value, index, first, count)
+        return replace(node, leaf=replace(node.leaf, value=value))
+
+    told = any(divides(node.leaf.value, index) for node in of_kind(body, Generic))
+    return map_nodes(body, change) if told else body

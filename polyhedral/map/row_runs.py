@@ -19,10 +19,10 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.crew import Crew
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.quotients import quotients_of
+from texpr.polyhedral.map.quotients import quotients_of, quotients_of_first
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.rows_beside import RowsBeside
-from texpr.polyhedral.map.runs import nothing, quotients_of_first, through
+from texpr.polyhedral.map.runs import nothing, through
 from texpr.polyhedral.map.vectors import Element, Wide, along, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Parted

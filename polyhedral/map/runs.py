@@ -40,7 +40,7 @@ from texpr.grammar.index.interval import least
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
-from texpr.grammar.types import DType
+from texpr.grammar.types import F32, DType
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.layout.extent import extent
 from texpr.polyhedral.layout.make import row_major
@@ -48,7 +48,8 @@ from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.value import Layout
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.quotients import divides, in_turn, of_first
+from texpr.polyhedral.map.quotients import in_turn, quotients_of_first
+from texpr.polyhedral.map.rounded_stores import rounded_stores, unrounded
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, Vectors, Wide, at
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy, Generic, Origin
@@ -120,7 +121,9 @@ def in_run(
     """The body for every iteration of a run, what it moves of arrays (`found`) before and after. `digits` are those of
     the threads that share out the runs; `spare` as in `each_of`."""
     moved = found.wide
-    registers = registers_of(draft, run, moved)
+    late = rounded_stores([wide for wide in moved if wide.element not in run.tiled], body)
+    registers = registers_of(draft, run, moved, late=late)
+    body = unrounded(body, late)
     loop = each_of(draft, run, moved, registers, body, digits, spare)
     copy = Copies(draft, run, digits, unseen=not spare)
     return (
@@ -135,10 +138,12 @@ Registers = Mapping[Element, str]
 """The registers in which a run has elements of arrays, by name."""
 
 
-def registers_of(draft: Draft, run: Run, moved: Sequence[Wide], rows: Sequence[int] = ()) -> dict[Element, str]:
-    """Registers for what runs move, for so many rows of them."""
+def registers_of(
+    draft: Draft, run: Run, moved: Sequence[Wide], rows: Sequence[int] = (), late: Collection[Element] = ()
+) -> dict[Element, str]:
+    """Registers for what runs move, for so many rows of them; of f32 for what is rounded `late`, as it is stored."""
     layout = row_major((*map(const, rows), const(run.count)))
-    return {wide.element: _register(draft, run, wide, layout) for wide in moved}
+    return {w.element: _register(draft, run, w, layout, F32 if w.element in late else w.dtype) for w in moved}
 
 
 def loads_of(copy: "Copies", moved: Sequence[Wide], registers: Registers) -> tuple[Node, ...]:
@@ -259,25 +264,12 @@ def is_harmless(
     return not any(isinstance(node, Guard) and isinstance(node.condition, Read) for node in every_node(body))
 
 
-def _register(draft: Draft, run: Run, wide: Wide, layout: Layout) -> str:
+def _register(draft: Draft, run: Run, wide: Wide, layout: Layout, dtype: DType) -> str:
     name, reason = (
         wide.element[0],
         f"{run.count} neighbouring elements of {wide.element[0]}, moved {wide.width} at a time",
     )
-    return draft.local(f"{name}_run", wide.dtype, Memory.REG, layout, reason, span=wide.first.span)
-
-
-def quotients_of_first(body: tuple[Node, ...], index: str, first: str, count: int) -> tuple[Node, ...]:
-    """The body with quotients that all of a run have as those of its first iteration: what they tell is read once."""
-
-    def change(node: Node) -> Node:
-        if not isinstance(node, Generic):
-            return node
-        value = of_first(node.leaf.value, index, first, count)
-        return replace(node, leaf=replace(node.leaf, value=value))
-
-    told = any(divides(node.leaf.value, index) for node in of_kind(body, Generic))
-    return map_nodes(body, change) if told else body
+    return draft.local(f"{name}_run", dtype, Memory.REG, layout, reason, span=wide.first.span)
 
 
 def through(body: tuple[Node, ...], held: Mapping[Element, Element]) -> tuple[Node, ...]:
