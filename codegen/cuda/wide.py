@@ -47,6 +47,7 @@ BYTES = (1, 2, 4, 8, 16)  # of a wide access
 MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
+UNWRITTEN = Cache.READ_ONLY, Cache.LAST  # hints for loads of what nobody writes meanwhile
 PAIRED = F16, BF16  # these two at once, of what is chosen and never rounded:
 ORDERED = "Greatest", "Least", "GreatestNumber", "LeastNumber"
 HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
@@ -73,7 +74,7 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     else:
         own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
     register, number = access.number(held.buffer, held.first(copy.over).subscripts, writes=inside)
-    plain = copy.cache is Cache.PLAIN or (copy.cache is Cache.READ_ONLY and not access.frame.stays(view.buffer))
+    plain = copy.cache is Cache.PLAIN or (copy.cache in UNWRITTEN and not access.frame.stays(view.buffer))
     hint = "" if plain else f"tx::Cache::k{''.join(map(str.capitalize, copy.cache.split('_')))}"
     wanted = wanted_elements(copy, count, access)
     if not inside:

@@ -34,3 +34,4 @@ class Cache(StrEnum):
     READ_ONLY = "read_only"
     NO_ALLOCATE = "no_allocate"
     KEEP = "keep"
+    LAST = "last"

@@ -12,7 +12,8 @@ from test_map_programs import arguments
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.map.stage import map_program
+from texpr.polyhedral.map.stage import map_program, problem_of
+from texpr.polyhedral.map.tiles import load_lanes
 from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Candidate, Tiled
 from texpr.polyhedral.mapped.operators import Copy
@@ -80,6 +81,15 @@ def test_narrow_elements_of_rows_at_a_quotient_are_in_phase(text: str, sizes: di
 def test_few_blocks_have_shorter_tiles(sizes: dict[str, int], along: int, threads: int, resident: int) -> None:
     found = choice(mapped(BOXES.format(t="bf16"), **sizes))
     assert (found.tile[found.along], found.threads, found.resident) == (along, threads, resident)
+
+
+def test_a_row_of_a_tile_is_brought_in_whole_lines_of_memory() -> None:
+    text, sizes = BOXES.format(t="bf16"), {"P": 509, "Q": 521, "R": 503}
+    program = mapped(text, **sizes)
+    found, problem = choice(program), problem_of(proved(text, **sizes), program)
+    (region,) = problem.regions()
+    nest, _ = region.nest
+    assert load_lanes(problem, nest, found) == {found.across: 16, found.along: 2}
 
 
 @pytest.mark.parametrize(
