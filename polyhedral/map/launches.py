@@ -38,7 +38,7 @@ from texpr.polyhedral.map.patches import of_patch
 from texpr.polyhedral.map.placement import place_locals
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.raster import Grid, raster_grid, within_rows
-from texpr.polyhedral.map.reductions import Team, shared_out
+from texpr.polyhedral.map.reductions import Dealt, Team, shared_out
 from texpr.polyhedral.map.row_tiles import RowTile, Shares
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
@@ -241,18 +241,8 @@ def build_combined(draft: Draft, region: Region, choice: Combined) -> Launch:
     defines = {d: Define(index=nest.indices[d], digits=places[d]) for d in range(len(places)) if d != dim}
     around = tuple((define, stride) for d, define in defines.items() if (stride := strides[d]) is not None)
     team = Team(outer=nest.indices, threads=choice.threads, width=width)
-    body = shared_out(
-        draft,
-        team,
-        nest.pars[dim],
-        tuple(updates),
-        updates,
-        places[dim],
-        const(choice.rounds),
-        inside,
-        around,
-        strides[dim],
-    )
+    dealt = Dealt(count=const(choice.rounds), inside=inside, places=places[dim], around=around, stride=strides[dim])
+    body = shared_out(draft, team, nest.pars[dim], tuple(updates), updates, dealt)
     outer = (define for d, define in defines.items() if strides[d] is None)
     return launch_of(draft, region, choice.threads, grid, (*outer, *body))
 

@@ -95,17 +95,30 @@ class Team:
         return self.threads * self.ranks * self.width
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dealt:
+    """How the iterations of a loop are dealt: to all threads in `count` rounds of a serial digit, and to `places` (of
+    blocks, and the serial `stride`). `around` has the indices that a serial digit of their own runs over, too, and
+    `inside` cuts what is no iteration."""
+
+    count: IndexExpr
+    inside: Condition | None
+    places: tuple[Digit, ...] = ()
+    around: Sequence[tuple[Define, Digit]] = ()
+    stride: Digit | None = None
+
+
 def split(
     draft: Draft, team: Team, seq: Seq, outer: tuple[Seq, ...] = (), loads: tuple[Node, ...] = ()
 ) -> tuple[Node, ...]:
     """A `seq` over the block's threads. Those around it that do nothing else are loops of each thread, in which `loads`
     come first: threads combine once, at their end."""
-    rounds, inside = _rounds(team, seq)
+    dealt = _rounds(team, seq)
     found = reduction(draft.kernel, (*outer, seq)[0], seq.index)
     assert found is not None, "what is shared out has been checked"
-    short = _is_short(draft, team, product((rounds, *(at_least_zero(loop.extent) for loop in outer))))
+    short = _is_short(draft, team, product((dealt.count, *(at_least_zero(loop.extent) for loop in outer))))
     parts = [_part(draft, update, short=short) for update in found.updates]
-    nodes = (*loads, *_partial(draft, team, seq, seq.body, parts, (), rounds, inside))
+    nodes = (*loads, *_partial(draft, team, seq, seq.body, parts, dealt))
     for loop in reversed(outer):
         nodes = (Body(draft, hardware=team.outer).loop(loop, nodes),)
     nodes = (*_starts(parts), *nodes, *_combined(draft, team, parts))
@@ -113,15 +126,15 @@ def split(
     return nodes if some is None else (Guard(condition=some, body=nodes, uniform=Scope.BLOCK, span=seq.span),)
 
 
-def _rounds(team: Team, seq: Seq) -> tuple[IndexExpr, Condition | None]:
-    """How many runs each thread has of a loop, and what cuts those that are none."""
+def _rounds(team: Team, seq: Seq) -> Dealt:
+    """A loop of which each thread has runs."""
     extent, inside = constant_value(seq.extent), None
     from_line = team.tile is not None and team.tile.lead is not None
     if extent is None or (extent % team.covered and not from_line):
         inside = Compare(op=CompareOp.LT, left=IndexVar(name=seq.index), right=seq.extent)
     if team.tile is not None:
-        return const(team.tile.rounds), inside
-    return ceildiv(at_least_zero(seq.extent), team.covered), inside
+        return Dealt(count=const(team.tile.rounds), inside=inside)
+    return Dealt(count=ceildiv(at_least_zero(seq.extent), team.covered), inside=inside)
 
 
 def _is_short(draft: Draft, team: Team, rounds: IndexExpr) -> bool:
@@ -135,7 +148,7 @@ class OneMeeting:
 
     def __init__(self, draft: Draft, team: Team, pair: ScaledPair) -> None:
         self.draft, self.team, self.pair, self.update = draft, team, pair, pair.update
-        assert _is_short(draft, team, _rounds(team, pair.first)[0]), "what is shared out has been checked"
+        assert _is_short(draft, team, _rounds(team, pair.first).count), "what is shared out has been checked"
         self.both = replace(_part(draft, pair.update, short=True), narrowed=False)
         self.parts = [
             replace(self.both, update=update, components=(component,), registers=(register,), narrowed=True)
@@ -167,7 +180,7 @@ class OneMeeting:
         return self._guarded(nodes)
 
     def _loop(self, loop: Seq, part: Part) -> tuple[Node, ...]:
-        return _partial(self.draft, self.team, loop, loop.body, [part], (), *_rounds(self.team, loop))
+        return _partial(self.draft, self.team, loop, loop.body, [part], _rounds(self.team, loop))
 
     def _guarded(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         some = where_some((self.pair.first.extent,))
@@ -177,23 +190,12 @@ class OneMeeting:
 
 
 def shared_out(
-    draft: Draft,
-    team: Team,
-    loop: Seq | Par,
-    body: tuple[Stmt, ...],
-    updates: Sequence[Update],
-    places: tuple[Digit, ...],
-    rounds: IndexExpr,
-    inside: Condition | None,
-    around: Sequence[tuple[Define, Digit]] = (),
-    stride: Digit | None = None,
+    draft: Draft, team: Team, loop: Seq | Par, body: tuple[Stmt, ...], updates: Sequence[Update], dealt: Dealt
 ) -> tuple[Node, ...]:
-    """The body's updates over the loop's index, a sum of `places` (of blocks, and the serial `stride`), `rounds` of a
-    serial digit and all threads; `around` has the indices that a serial digit of their own runs over, too, and `inside`
-    cuts what is no iteration."""
-    short = stride is None and not around and _is_short(draft, team, rounds)
+    """The body's updates over the loop's index."""
+    short = dealt.stride is None and not dealt.around and _is_short(draft, team, dealt.count)
     parts = [_part(draft, update, short=short) for update in updates]
-    nodes = _partial(draft, team, loop, body, parts, places, rounds, inside, around, stride)
+    nodes = _partial(draft, team, loop, body, parts, dealt)
     return (*_starts(parts), *nodes, *_combined(draft, team, parts))
 
 
@@ -236,25 +238,17 @@ def _serial(digit: Digit, body: tuple[Node, ...], span: Span, *, unroll: bool = 
 
 
 def _partial(
-    draft: Draft,
-    team: Team,
-    loop: Seq | Par,
-    body: tuple[Stmt, ...],
-    parts: Sequence[Part],
-    places: tuple[Digit, ...],
-    rounds: IndexExpr,
-    inside: Condition | None,
-    around: Sequence[tuple[Define, Digit]] = (),
-    stride: Digit | None = None,
+    draft: Draft, team: Team, loop: Seq | Par, body: tuple[Stmt, ...], parts: Sequence[Part], dealt: Dealt
 ) -> tuple[Node, ...]:
     """Every thread accumulates its iterations, or runs of them, as far apart as the threads take together."""
-    index = first = loop.index
+    index, first, inside = loop.index, loop.index, dealt.inside
+    serial = () if dealt.stride is None else (dealt.stride,)
     shares = _shares(draft, team, index)
     digits = shares.band.threads
     own: tuple[Digit, ...] = ()
-    if rounds != ONE:
+    if dealt.count != ONE:
         name = draft.names.fresh(f"{index}_serial")
-        own = (Digit(name=name, index=index, weight=team.covered, radix=rounds, stride=ONE, place=Place.SERIAL),)
+        own = (Digit(name=name, index=index, weight=team.covered, radix=dealt.count, stride=ONE, place=Place.SERIAL),)
     tile = team.tile
     won = winner(draft, tile, loop, parts, team.outer, digits) if team.width > 1 and own else None
     line = tile.line(own) if tile is not None else None
@@ -281,13 +275,13 @@ def _partial(
         inside = rewrite(inside, lambda node: IndexVar(name=first) if node == IndexVar(name=index) else node)
         inside = inside if tile is None else tile.unless_whole(draft.kernel, loop.extent, own, inside)
         nodes = (Guard(condition=inside, body=nodes, padding=True, span=loop.span),)
-    define = Define(index=first, digits=(*places, *own, *reversed(shares.digits)), offset=shares.begin)
+    define = Define(index=first, digits=(*dealt.places, *own, *reversed(shares.digits)), offset=shares.begin)
     nodes = (*(tile.arrived(loop) if tile is not None else ()), *shares.threads, define, *nodes)
-    for digit in (*own, *(() if stride is None else (stride,))):
+    for digit in (*own, *serial):
         nodes = (_serial(digit, nodes, loop.span, unroll=tile is not None),)
-    for define, digit in around:
+    for define, digit in dealt.around:
         nodes = (_serial(digit, (define, *nodes), loop.span),)
-    draft.digits += (*(digit for _, digit in around), *(() if stride is None else (stride,)), *own)
+    draft.digits += (*(digit for _, digit in dealt.around), *serial, *own)
     return nodes if won is None else (*won.started(), *nodes, *won.searched())
 
 

@@ -9,7 +9,7 @@ Coordinates of the tuple that share no digit, loop or condition are counted apar
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from texpr.polyhedral.verify.certificates import RefutedError
@@ -124,16 +124,7 @@ def _merged(rank: int, parts: Sequence[list[set[int]]]) -> list[tuple[int, ...]]
 def _count(points: Points, group: tuple[int, ...], sizes: Values, most: int) -> Counter[tuple[int, ...]]:
     """How often each value of some coordinates is had; the others may have any value that there is."""
     own = {name for name, _ in points.variables}
-    needed = set[str]().union(*(names_in(points.at[dim]) for dim in group)) & own
-    before = set[str]()
-    while before != needed:
-        before = set(needed)
-        for name, extent in points.variables:
-            if name in needed:
-                needed |= names_in(extent) & own
-        for tree in points.where:
-            if names_in(tree) & needed:
-                needed |= names_in(tree) & own
+    needed = _decided_with(points, group, own)
     loose = {name for name, _ in points.variables} - needed - _others(points, own, needed)
     variables = [(name, compiled(extent)) for name, extent in points.variables if name in needed | loose]
     conditions = _placed(points, [name for name, _ in variables], needed | loose, own)
@@ -149,7 +140,12 @@ def _count(points: Points, group: tuple[int, ...], sizes: Values, most: int) -> 
 def _others(points: Points, own: set[str], needed: set[str]) -> set[str]:
     """The variables of the other coordinates: they are counted with those. A variable of no coordinate at all runs a
     point again, and is counted with each."""
-    reached = set[str]().union(*(names_in(tree) for tree in points.at)) & own
+    return _decided_with(points, range(len(points.at)), own) - needed
+
+
+def _decided_with(points: Points, dims: Iterable[int], own: set[str]) -> set[str]:
+    """The variables in some coordinates, in the extents of these, and in conditions on any of them."""
+    reached = set[str]().union(*(names_in(points.at[dim]) for dim in dims)) & own
     before = set[str]()
     while before != reached:
         before = set(reached)
@@ -159,7 +155,7 @@ def _others(points: Points, own: set[str], needed: set[str]) -> set[str]:
         for tree in points.where:
             if names_in(tree) & reached:
                 reached |= names_in(tree) & own
-    return reached - needed
+    return reached
 
 
 def _placed(points: Points, order: list[str], names: set[str], own: set[str]) -> list[list[Callable[[Values], bool]]]:
