@@ -10,7 +10,7 @@ Coordinates of the tuple that share no digit, loop or condition are counted apar
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from texpr.polyhedral.verify.certificates import RefutedError
 from texpr.polyhedral.verify.integers import Tree, Values, compiled, compiled_condition, names_in
@@ -25,11 +25,14 @@ class OpenError(Exception):
 @dataclass(frozen=True, slots=True)
 class Points:
     """The tuples `at`, for all values of the variables below their extents (which may depend on those before) where the
-    conditions hold. Sizes are in place."""
+    conditions hold. Sizes are in place. Of values of the `outer` ones that have equal `tickets` one counts, whichever:
+    all must give the same."""
 
     variables: tuple[tuple[str, Tree], ...]
     where: tuple[Tree, ...]
     at: tuple[Tree, ...]
+    tickets: tuple[Tree, ...] = ()
+    outer: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def _split(points: Points) -> Points:
             work += tree[1:]
         else:
             where.append(tree)
-    return Points(points.variables, tuple(where), points.at)
+    return replace(points, where=tuple(where))
 
 
 def _shown(group: tuple[int, ...], point: tuple[int, ...]) -> str:
@@ -103,6 +106,7 @@ def _joined(points: Points) -> list[set[int]]:
     own = {name for name, _ in points.variables}
     together: list[set[str]] = [{name} | (names_in(extent) & own) for name, extent in points.variables]
     together += [names_in(tree) & own for tree in points.where]
+    together += [names_in(tree) & own for tree in points.tickets]
     marked = [{f"#{dim}"} | (names_in(tree) & own) for dim, tree in enumerate(points.at)]
     groups: list[set[str]] = []
     for cluster in (*together, *marked):
@@ -125,15 +129,30 @@ def _count(points: Points, group: tuple[int, ...], sizes: Values, most: int) -> 
     """How often each value of some coordinates is had; the others may have any value that there is."""
     own = {name for name, _ in points.variables}
     needed = _decided_with(points, group, own)
+    others = _others(points, own, needed)
+    tickets = [ticket for ticket in points.tickets if (names_in(ticket) & own) - others]
+    needed = _closed(points, needed.union(*(names_in(ticket) & own for ticket in tickets)), own)
     loose = {name for name, _ in points.variables} - needed - _others(points, own, needed)
     variables = [(name, compiled(extent)) for name, extent in points.variables if name in needed | loose]
     conditions = _placed(points, [name for name, _ in variables], needed | loose, own)
     at = [compiled(points.at[dim]) for dim in group]
+    asked = [compiled(ticket) for ticket in tickets]
+    inner = [name for name, _ in variables if name not in points.outer]
     found: Counter[tuple[int, ...]] = Counter()
+    ended: dict[tuple[int, ...], tuple[int, ...]] = {}
     for number, values in enumerate(_every(variables, conditions, dict(sizes))):
         if number >= most:
             raise OpenError("there are too many to count: -D NAME=VALUE asks of smaller sizes")
-        found[tuple(value(values) for value in at)] += 1
+        point = tuple(value(values) for value in at)
+        if len(inner) < len(variables):
+            key = (*(ticket(values) for ticket in asked), *(values[name] for name in inner))
+            if key in ended:
+                if ended[key] != point:
+                    told = f"{_shown(group, ended[key])} or {_shown(group, point)}"
+                    raise RefutedError(f"which block comes last decides whether {told} runs")
+                continue
+            ended[key] = point
+        found[point] += 1
     return found
 
 
@@ -145,8 +164,11 @@ def _others(points: Points, own: set[str], needed: set[str]) -> set[str]:
 
 def _decided_with(points: Points, dims: Iterable[int], own: set[str]) -> set[str]:
     """The variables in some coordinates, in the extents of these, and in conditions on any of them."""
-    reached = set[str]().union(*(names_in(points.at[dim]) for dim in dims)) & own
-    before = set[str]()
+    return _closed(points, set[str]().union(*(names_in(points.at[dim]) for dim in dims)) & own, own)
+
+
+def _closed(points: Points, some: set[str], own: set[str]) -> set[str]:
+    reached, before = set(some), set[str]()
     while before != reached:
         before = set(reached)
         for name, extent in points.variables:

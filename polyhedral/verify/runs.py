@@ -139,7 +139,12 @@ def _points(ran: Ran, sizes: Values, warp_size: int, lead: int) -> Points:
     loops: list[tuple[str, Tree]] = [(loop.index, loop.extent) for loop in launch.hosts]
     where: list[Tree] = []
     conditions = list(place.where)
+    behind, last = place.last or (-1, ())
+    tickets: list[Tree] = []
+    outer: set[str] = set()
     for count, step in enumerate((*place.steps, None)):
+        if count == behind:
+            tickets, outer = [replaced(ticket, known) for ticket in last], {name for name, _ in loops}
         while conditions and conditions[0][0] == count:
             where.append(replaced(conditions.pop(0)[1], known))
         match step:
@@ -158,21 +163,23 @@ def _points(ran: Ran, sizes: Values, warp_size: int, lead: int) -> Points:
         loops.append((str(index), replaced(expression(extent), known)))
     within = node.get("within")
     if within is not None:
-        last = str(node["over"][-1][0])
-        where.append(["<=", replaced(expression(within["begin"]), known), last])
-        where.append(["<", last, replaced(expression(within["end"]), known)])
+        along = str(node["over"][-1][0])
+        where.append(["<=", replaced(expression(within["begin"]), known), along])
+        where.append(["<", along, replaced(expression(within["end"]), known)])
     tuples = [replaced(tree, known) for tree in ran.at]
     where += [["<", tree, extent] for tree, extent in zip(tuples, ran.cut, strict=False)]
     there = {name for name, _ in loops} | set(launch.digits) | set(sizes)
     for tree in tuples:
         if tiles := sorted(names_in(tree) - there):
             raise OpenError(f"the tree has tiles where the program has {tiles[0]}")
-    used = set[str]().union(*map(names_in, (*tuples, *where, *(extent for _, extent in loops))))
+    used = set[str]().union(*map(names_in, (*tuples, *where, *tickets, *(extent for _, extent in loops))))
     hardware, told = _hardware(launch, place, used, sizes, warp_size)
     return Points(
         (*hardware, *((name, replaced(extent, told)) for name, extent in loops)),
         tuple(replaced(tree, told) for tree in where),
         tuple(replaced(tree, told) for tree in tuples),
+        tuple(replaced(tree, told) for tree in tickets),
+        frozenset(outer | {name for name, _ in hardware if name.startswith("@grid")}) if place.last else frozenset(),
     )
 
 
@@ -203,7 +210,7 @@ def _hardware(
         for low, high in pairwise(cuts):
             inside = [n for n, (stride, radix) in of_place.items() if stride <= low and high <= stride * radix]
             name = f"@{where}/{low}"
-            idle = not inside if place.last and not in_block else False
+            idle = not inside if place.last is not None and not in_block else False
             if in_block and (place.once or (unused is not None and not own.intersection(inside))):
                 idle = True
             if not idle:

@@ -56,7 +56,8 @@ Step = Loop | Define | Lead
 @dataclass(frozen=True, slots=True)
 class Place:
     """A node with what is around it: loops and definitions in order, and conditions, each with how many of these steps
-    stand before it. `once`: one thread of a block (or of a part of `warps` warps) comes here."""
+    stand before it. `once`: one thread of a block (or of a part of `warps` warps) comes here. `last`: of blocks with
+    equal tickets the last one does; how many steps stand before, and the tickets."""
 
     node: Node
     path: tuple[int, ...]
@@ -65,7 +66,7 @@ class Place:
     asks_data: bool = False
     once: bool = False
     warps: int | None = None
-    last: bool = False
+    last: tuple[int, tuple[Tree, ...]] | None = None
 
     @property
     def loops(self) -> tuple[Loop, ...]:
@@ -152,7 +153,9 @@ def _walk(body: Any, path: tuple[int, ...], around: Place) -> Iterator[Place]:
                     inner = replace(place, warps=int(field_of(part, "warps")))
                     yield from _walk(field_of(part, "body"), (*own, number_), inner)
             case "Last":
-                yield from _walk(field_of(node, "body"), (*own, 0), replace(place, last=True))
+                tickets = tuple(expression(ticket) for ticket in field_of(node, "at"))
+                inner = replace(place, last=(len(place.steps), tickets))
+                yield from _walk(field_of(node, "body"), (*own, 0), inner)
 
 
 def written(node: Node) -> Iterator[tuple[str, list[Tree]]]:

@@ -68,8 +68,7 @@ def products() -> Iterator[Case]:
         for group, small, arch in (("wgmma around", piped(64, 64), "sm_90a"), ("warps around", SMALL, "sm_90")):
             large = texpr.parse(program).only.compile(f"cuda:{arch}", stop_after="map", M=512, N=512, K=512)
             found = large.mapping.candidate
-            same = [name for name, own in found.launches.items() if type(own) is type(small)]
-            own = {name: replace(small, memory=found.launches[name].memory) for name in same}
+            own = {name: like(small, of) for name, of in found.launches.items() if type(of) is type(small)}
             yield f"{group} {n % 3}", program, replace(found, launches=found.launches | own), arch, SIZES
     odd = {"M": 200, "N": 135, "K": 131}
     yield "laid", text("nn"), None, "sm_90a", {"M": 520, "N": 519, "K": 515}
@@ -97,6 +96,17 @@ def products() -> Iterator[Case]:
         yield "portions", program, Candidate(launches={"g_0": tile}), "sm_90a", {**SIZES, "K": 272 + 128 * (n % 2)}
     for cluster in (1, 2):
         yield "early", CHAIN, early(cluster), "sm_90a", {"M": 200}
+
+
+def like(small: Any, of: Any) -> Any:
+    """The small choice, whose rows and columns are those of another."""
+    sides = {small.across: of.across, small.along: of.along}
+    turned = {
+        name: {sides[index]: count for index, count in getattr(small, name).items()}
+        for name in ("tile", "each")
+        if hasattr(small, name)
+    }
+    return replace(small, across=of.across, along=of.along, memory=of.memory, **turned)
 
 
 def high_tiles() -> Iterator[Case]:

@@ -13,6 +13,8 @@ import texpr
 from texpr.cli import guarded, run_command
 from texpr.mapping_json import mapping_json, mapping_text
 from texpr.polyhedral.mapped.candidate import Candidate, Parted
+from texpr.polyhedral.mapped.piped import Piped
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.verify.stage import Finding, Verdict, verify
 
 TEXT = """kernel k(A: f32[M, N], B: f32[N, M], s: f32[M]) where N >= 1 {
@@ -149,6 +151,29 @@ def test_what_blocks_have_beside_their_own_leaves_none(data: dict[str, Any]) -> 
     for digit in (digit for define in nodes(launch["body"], "Define") for digit in define["digits"]):
         digit["weight"] //= 1 + (digit["name"] in blocks)
     assert "and says where B is written" in texts(verify(changed), Verdict.REFUTED)
+
+
+PRODUCT = """kernel g(A: bf16[M, K], B: bf16[N, K], v: f32[N], C: f32[M, N]) {
+    par M i, N j { C[i, j] = v[j] * sum K k { A[i, k] * B[j, k] } }
+}"""
+
+
+def test_what_the_last_of_several_blocks_stores_is_stored_once() -> None:
+    """Blocks share the steps of all tiles; tickets tell the tile."""
+    choice = Piped(along="j", across="i", tile={"i": 64, "j": 64}, stages=2, persistent=3, streamed=True)
+    how = Candidate(launches={"g_0": replace(choice, memory={"sum": Memory.REG})})
+    made = texpr.parse(PRODUCT).only.compile("cuda:sm_90a", stop_after="map", mapping=how, M=40, N=72, K=200)
+    data = mapping_json(made.mapping.program)
+    found = verify(data)
+    assert not texts(found, Verdict.REFUTED) and "C: each of 2880 elements is stored once" in texts(
+        found, Verdict.PROVED
+    )
+    (last,) = nodes(data["host"], "Last")
+    tile = last["at"][0]["tree"]
+    last["at"] = [{"text": "0", "tree": 0}]
+    assert "which block comes last decides whether" in texts(verify(data), Verdict.REFUTED)
+    last["at"] = [{"text": "", "tree": tile}, {"text": "cluster", "tree": "cluster"}]
+    assert "runs 2 times" in texts(verify(data), Verdict.REFUTED)
 
 
 def called(*arguments: str) -> int:
