@@ -137,7 +137,8 @@ def _points(ran: Ran, sizes: Values, warp_size: int, lead: int) -> Points:
         raise OpenError("data decides where it runs")
     known: dict[str, Tree] = {}
     loops: list[tuple[str, Tree]] = [(loop.index, loop.extent) for loop in launch.hosts]
-    where: list[Tree] = []
+    turns = {loop.index for loop in launch.hosts}
+    where = [tree for tree in launch.when if names_in(tree) <= turns | set(sizes)]  # others are on addresses
     conditions = list(place.where)
     behind, last = place.last or (-1, ())
     tickets: list[Tree] = []
@@ -188,7 +189,10 @@ def _hardware(
 ) -> tuple[list[tuple[str, Tree]], dict[str, Tree]]:
     """The coordinates of blocks and threads that run a node, as numbers that count up independently, and the digits of
     the launch in terms of these."""
-    values = {**sizes, **{loop.index: 0 for loop in launch.hosts}}
+    turns = {loop.index for loop in launch.hosts}
+    if any(names_in(expression(extent)) & turns for extent in launch.node["grid"]):
+        raise OpenError("turns of the host decide how many blocks there are")
+    values = {**sizes, **dict.fromkeys(turns, 0)}
     grid = extents_of(launch.node["grid"], values)
     warps = place.warps or -(-launch.threads // warp_size)
     ranges = {

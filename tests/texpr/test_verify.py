@@ -176,6 +176,27 @@ def test_what_the_last_of_several_blocks_stores_is_stored_once() -> None:
     assert "runs 2 times" in texts(verify(data), Verdict.REFUTED)
 
 
+HOSTED = """kernel k(A: f32[N], inout B: f32[N]) {
+    seq T t { if t % 2 == 0 { par N i { B[i] = B[i] + A[i] } } else { par N i { B[i] = B[i] * 0.5 } } }
+}"""
+SHRINKING = """kernel k(inout A: f64[N, N]) {
+    seq N k { par N - k - 1 i, N - k - 1 j { A[k + 1 + i, k + 1 + j] -= A[k + 1 + i, k] * A[k, k + 1 + j] } }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "verdict", "said"),
+    [
+        (HOSTED, {"N": 30, "T": 5}, Verdict.PROVED, "S1: each of 60 iterations runs once"),
+        (SHRINKING, {"N": 11}, Verdict.OPEN, "turns of the host decide how many blocks there are"),
+    ],
+)
+def test_turns_of_the_host_decide_what_runs(text: str, sizes: dict[str, int], verdict: Verdict, said: str) -> None:
+    made = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="map", sizes=sizes)
+    found = verify(mapping_json(made.mapping.program))
+    assert not texts(found, Verdict.REFUTED) and said in texts(found, verdict)
+
+
 def called(*arguments: str) -> int:
     return guarded(lambda: run_command(list(arguments)))
 
