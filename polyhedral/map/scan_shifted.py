@@ -113,6 +113,21 @@ def strip_of(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> int
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """How many rows are `left` from one on, and whether a thread has `all` of its own."""
+
+    left: IndexExpr
+    all: Condition
+
+    @staticmethod
+    def of(one: Scan, first: str, count: int) -> "Rows":
+        """Those of a thread that goes over so many iterations from the first on, also where there are fewer."""
+        extent, end = one.loop.extent, add(IndexVar(name=first), const(count))
+        left = subtract(extent, IndexVar(name=one.index))
+        return Rows(left, Compare(op=CompareOp.LE, left=end, right=extent))
+
+
+@dataclass(frozen=True, slots=True)
 class Strip:
     """The strips of a band: each begins at the value of the name `first` and has `count` columns, of which a block
     stores its `own` ones, from one sector on."""
@@ -132,16 +147,14 @@ class Strip:
         number = constant_value(self.number(add(ranges[self.columns.index][1], ONE)))
         return self.count if number is None else self.own * (number - 1) + self.count
 
-    def stores(
-        self, copies: Sequence[Copy], moved: Sequence[Wide], here: str, rows: IndexExpr | None
-    ) -> tuple[Node, ...]:
+    def stores(self, copies: Sequence[Copy], moved: Sequence[Wide], here: str, rows: "Rows | None") -> tuple[Node, ...]:
         """The stores of what a thread has of a row, from the name `here` on, and where in a sector the row begins;
-        `rows`: how many there are from this one on, where that is not asked."""
+        `rows`: how many there are from this one on, where that is not asked before."""
         stored = zip(copies, (wide for wide in moved if wide.stores), strict=True)
         return tuple(node for copy, wide in stored for node in self._store(copy, wide, here, rows))
 
-    def _store(self, copy: Copy, wide: Wide, here: str, rows: IndexExpr | None) -> tuple[Node, ...]:
-        """A block that is neither the first nor the last one stores whole chunks."""
+    def _store(self, copy: Copy, wide: Wide, here: str, rows: "Rows | None") -> tuple[Node, ...]:
+        """A block that is neither the first nor the last one stores whole chunks, where a thread has all its rows."""
         lead, sector = self.draft.names.fresh("lead"), SECTOR_BYTES // wide.dtype.size_bytes
         node = lead_of(self.draft.problem, lead, wide.element, self.columns.index, SECTOR_BYTES)
         begin, all_ = IndexVar(name=self.first), const(self.count)
@@ -150,16 +163,18 @@ class Strip:
         is_last = minimum(ONE, at_least_zero(subtract(add(all_, ONE), left)))
         own = add(skip, const(self.own))
         further = minimum(left, add(own, multiply(const(self.count - self.own), is_last)))
-        some = self._copy(copy, here, minimum(skip, begin), further, rows)
+        some = self._copy(copy, here, minimum(skip, begin), further, None if rows is None else rows.left)
         inner = conjunction(
             (
                 Compare(op=CompareOp.LT, left=ZERO, right=begin),
                 Compare(op=CompareOp.LT, left=all_, right=left),
+                *(() if rows is None else (rows.all,)),
             )
         )
-        whole = self._copy(copy, here, skip, own, rows, together=True)
+        whole = self._copy(copy, here, skip, own, None, together=True)
         whole = replace(whole, id=self.draft.names.fresh(f"{copy.id}_whole"))
-        return node, Guard(condition=inner, body=(whole,), orelse=(some,), uniform=Scope.BLOCK, span=copy.span)
+        scope = Scope.BLOCK if rows is None else Scope.WARP
+        return node, Guard(condition=inner, body=(whole,), orelse=(some,), uniform=scope, span=copy.span)
 
     def _copy(
         self, copy: Copy, here: str, begin: IndexExpr, end: IndexExpr, rows: IndexExpr | None, *, together: bool = False
@@ -227,8 +242,8 @@ class AllRows:
         return (Guard(condition=whole, body=body, orelse=orelse, padding=True, span=self.scan.loop.span),)
 
     def _are_there(self, moved: Iterable[Wide]) -> Condition:
-        """Whether there are all of them, and no chunk behind the last of their columns leaves an array that is loaded:
-        the same for all lanes."""
+        """Whether there are all of them, and neither of two chunks behind the last of their columns leaves an array
+        that is loaded: the same for all lanes."""
         problem, over, end = self.draft.problem, self.scan.index, add(IndexVar(name=self.first), const(self.count))
         parts: list[Condition] = [Compare(op=CompareOp.LE, left=end, right=self.scan.loop.extent)]
         for wide in (one for one in moved if one.loads):
@@ -236,8 +251,10 @@ class AllRows:
             row = subtract(end, ONE) if apart > 0 else IndexVar(name=self.first)  # the one behind all others
             column = subtract(self.columns.extent, ONE)
             last = at_places(wide.element[1], {over: row, self.columns.index: column})
-            behind = add(offset(layout, plain_subscripts(last)), const(wide.width))
+            behind = add(offset(layout, plain_subscripts(last)), const(2 * wide.width))
             parts.append(Compare(op=CompareOp.LE, left=behind, right=extent(layout)))
+            if (constant_value(self.columns.extent) or 0) < wide.width:
+                parts.append(Compare(op=CompareOp.LE, left=const(wide.width), right=self.columns.extent))
         return conjunction(tuple(dict.fromkeys(parts)))
 
     def _in_one(self, load: Copy) -> Copy:

@@ -61,7 +61,7 @@ from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_columns import before_each
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_loads import in_one, reads_early
-from texpr.polyhedral.map.scan_shifted import AllRows, shifted
+from texpr.polyhedral.map.scan_shifted import AllRows, Rows, shifted
 from texpr.polyhedral.map.scan_split import begin, each_element, so_far, whole
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of
@@ -344,7 +344,7 @@ class Tiles:
                 body = through(nodes, {e: (name, turn.place) for e, name in self.registers.items()})
                 spare = {*self.registers.values(), *(fold.now for fold in self.folds)}
                 asks = not (self.loaded and is_harmless(self.draft, turn.run, body, spare))
-                rows = None if asks else subtract(self.scan.loop.extent, IndexVar(name=self.scan.index))
+                rows = None if asks else Rows.of(self.scan, self.first, self.ahead)
                 stores = team.strip.stores(copies, self.moved, turn.run.first, rows)
             inside += stores
         chunk = turn.round.name if turn.round is not None and team.is_along else self.draft.names.fresh("chunk")

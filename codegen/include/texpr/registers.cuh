@@ -9,12 +9,17 @@
 namespace tx {
 
 // The elements between the last multiple of kBytes in memory and this one of an array. Where the array begins with a
-// chunk, its number alone tells of it: one value for all rows that lie apart by whole chunks.
+// chunk, its number alone tells of it, but for the half of a sector in which the array begins: one value for all rows
+// that lie apart by whole chunks.
 template <int kBytes, class Memory, class Index>
 TX_FN int lead(const Memory& of, Index index) {
   constexpr int kSize = static_cast<int>(sizeof(typename Memory::Element));
-  if constexpr (!Memory::kShared && kBytes <= 16) {
-    if constexpr (Memory::kBeginsChunk) return static_cast<int>(static_cast<u32>(index) & (kBytes / kSize - 1));
+  if constexpr (!Memory::kShared && kBytes <= 32) {
+    if constexpr (Memory::kBeginsChunk) {
+      const u32 own = static_cast<u32>(index) & (kBytes / kSize - 1);
+      if constexpr (kBytes <= 16) return static_cast<int>(own);
+      return static_cast<int>(own ^ (static_cast<u32>(reinterpret_cast<u64>(of.address(0))) & 16) / kSize);
+    }
   }
   return static_cast<int>(reinterpret_cast<u64>(of.address(index)) & (kBytes - 1)) / kSize;
 }

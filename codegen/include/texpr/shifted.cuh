@@ -9,18 +9,6 @@
 
 namespace tx {
 
-// Which elements of a chunk are moved, of a lane whose elements begin `past` its begin.
-struct Reach {
-  int first, last;
-
-  template <int kCount>
-  TX_FN static Reach of(const Wanted<kCount>& wanted, int past) {
-    const int last = past + wanted.end;
-    return {lane() == 0 ? past : 0, last < kCount ? last : kCount};
-  }
-  TX_FN bool any() const { return first < last; }
-};
-
 // The bytes from the first of 8 words on (0 to 16).
 template <class T, int kCount>
 TX_FN Vector<T, kCount> behind_bytes(Vector<T, kCount> low, Vector<T, kCount> high, int bytes) {
@@ -41,7 +29,8 @@ TX_FN Vector<T, kCount> words_of(Vector<T, kCount> of, int source, int begin, in
 }
 
 // kRows runs of elements, `apart` elements from one another in memory, to registers from one on. What is not wanted has
-// any value. Lane r brings what the last lane has in the chunk behind of row r: one access for all rows.
+// any value, and two chunks behind the last element that is, and as many elements before it as a chunk has, may be read.
+// Lane r brings what the last lane has in the chunk behind of row r: one access for all rows.
 template <int kCount, int kRows, Cache kCache = Cache::kPlain, class T, int kAll, class Memory, class Index,
           class Apart>
 TX_FN void load_shifted(Reg<T, kAll>& to, int register_number, const Memory& from, Index index, Apart rows_apart,
@@ -50,13 +39,15 @@ TX_FN void load_shifted(Reg<T, kAll>& to, int register_number, const Memory& fro
   constexpr int kSize = sizeof(typename Memory::Element);
   const Index apart = static_cast<Index>(rows_apart);
   VectorOf<Memory, kCount> chunk[kRows], ends = {};
+  // A lane with nothing of a row, nor before it, brings what is there: no load waits for a condition.
+  const int beyond = wanted.end > -kCount ? 0 : -wanted.end / kCount + 1;
+  const Index own = index - beyond * kCount;
   TX_UNROLL
   for (int row = 0; row < kRows; ++row) {
-    const Index at = index + row * apart;
-    const int past = bytes_past(from, at) / kSize;
-    const Reach reach = Reach::of(wanted, past);
-    chunk[row] = {};
-    if (reach.any()) chunk[row] = load_part<kCount, kCache>(from, at - past, reach.first, reach.last, here);
+    const int past = bytes_past(from, index + row * apart) / kSize, last = past + wanted.end + beyond * kCount;
+    const int first = lane() == 0 || beyond > 0 ? past : 0;
+    chunk[row] = load_part<kCount, kCache>(from, own + row * apart - past, first,
+                                           last > kCount ? kCount : last > first ? last : first + 1, here);
   }
   if (lane() < kRows) {
     const Index at = index + (31 - lane()) * kCount + lane() * apart;
