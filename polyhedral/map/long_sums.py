@@ -35,7 +35,7 @@ from texpr.grammar.ast import (
     Seq,
     Stmt,
 )
-from texpr.grammar.types import BF16, F16, F32, F64, DType
+from texpr.grammar.types import F32, F64, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.program import Program, ProgramStatement
@@ -138,12 +138,6 @@ def direct(value: Expr) -> Expr:
                 return node
 
     return rewrite(value, change)
-
-
-def unrounded(value: Expr) -> Expr:
-    """The value before it is rounded from f32 to fewer bits, as the last that is done with it."""
-    narrower = isinstance(value, Cast) and value.dtype in (F16, BF16) and value.operand.dtype == F32
-    return value.operand if isinstance(value, Cast) and narrower else value
 
 
 def narrow(value: Expr) -> Expr:

@@ -44,7 +44,8 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
-from texpr.polyhedral.map.long_sums import as_type, direct, narrow, unrounded
+from texpr.polyhedral.map.long_sums import as_type, direct, narrow
+from texpr.polyhedral.map.rounded_stores import unrounded
 from texpr.polyhedral.map.runs import (
     Copies,
     Line,
@@ -65,7 +66,7 @@ from texpr.polyhedral.map.scan_shifted import AllRows, Rows, shifted
 from texpr.polyhedral.map.scan_split import begin, each_element, so_far, whole
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of
-from texpr.polyhedral.map.scan_work import stored_wider
+from texpr.polyhedral.map.scan_work import rounded_late
 from texpr.polyhedral.map.serial import Body
 from texpr.polyhedral.map.vectors import Element, Wide, along
 from texpr.polyhedral.mapped.operators import Origin
@@ -112,6 +113,7 @@ class Tiles:
         self.step = team.team * self.own_width if team.is_along else 1
         self.moved: tuple[Wide, ...] = ()
         self.registers: dict[Element, str] = {}
+        self.late = frozenset[Element]()
         self.loaded = False  # what there is no iteration for is 0 in registers
         if self.neighbours > 1:
             loop = team.across or scan.loop
@@ -168,8 +170,8 @@ class Tiles:
         turn, rows = self._turn(), (self.ahead,) if self.ahead > 1 else ()
         assert turn.run is not None, "what is wide is along a run"
         folds = {fold.carrier.name: (fold, ()) for fold in self.folds}
-        wider = stored_wider(self.scan, self.moved, lambda stmt: self._as_now(stmt, folds, ()))
-        self.registers = registers_of(self.draft, turn.run, wider, rows)
+        self.late = rounded_late(self.scan, self.moved, lambda stmt: self._as_now(stmt, folds, ()))
+        self.registers = registers_of(self.draft, turn.run, self.moved, rows, self.late)
         return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first, turn)]
 
     def _fresh(self, *, loads: bool) -> list[Node]:
@@ -335,7 +337,7 @@ class Tiles:
         element = () if team.across is None or turn.vector is None else (IndexVar(name=turn.vector.name),)
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
         stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
-        nodes = Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts)
+        nodes = unrounded(Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts), self.late)
         inside, asks = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds]), True
         if turn.run is not None:
             copies = stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
@@ -384,9 +386,6 @@ class Tiles:
                 return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.term(fold, place))
             case Bind() | Accumulate() | Atomic():
                 value = direct(map_reads(stmt.value, read))
-                own = self.registers.get((stmt.buffer, stmt.subscripts)) if isinstance(stmt, Bind) else None
-                if own is not None and self.draft.buffers[own].dtype != self.draft.kernel.buffer(stmt.buffer).dtype:
-                    value = unrounded(value)
                 return replace(stmt, value=value, subscripts=map_subscripts(stmt.subscripts, read))
             case If(then=then, orelse=orelse):
                 arms = (tuple(self._as_now(s, folds, place) for s in arm) for arm in (then, orelse))

@@ -1,17 +1,15 @@
 """The scans of a launch, and what stands around them: scalars, and statements for one thread."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from texpr.grammar.ast import Accumulate, Atomic, Bind, Cast, Expr, Kernel, Leaf, New, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, F32
-from texpr.polyhedral.map.long_sums import unrounded
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.scan import Carrier, Scan, is_handed_on, is_plain, meet, scan
-from texpr.polyhedral.map.vectors import Wide, events_of
+from texpr.polyhedral.map.vectors import Element, Wide, events_of
 from texpr.polyhedral.program import AccessMode
 from texpr.polyhedral.prove.ordering import use_of, writes
 
@@ -119,17 +117,17 @@ def _plain(value: Expr) -> Expr:
     return value
 
 
-def stored_wider(one: Scan, moved: Sequence[Wide], now: Callable[[Stmt], Stmt]) -> tuple[Wide, ...]:
-    """What a scan moves, with the type f32 for what one statement binds, none reads, and is rounded from that: so it is
-    rounded as it is stored, two elements at once. `now` gives the statement as threads run it."""
+def rounded_late(one: Scan, moved: Sequence[Wide], now: Callable[[Stmt], Stmt]) -> frozenset[Element]:
+    """What a scan may round as it is stored (`rounded_stores.py`): what one statement binds, none reads, and is rounded
+    from f32. `now` gives the statement as threads run it, which is not built before its registers are there."""
     touched = [event.element for event in events_of(one.body) if event is not None]
     binds = {(stmt.buffer, stmt.subscripts): stmt for stmt in one.body if isinstance(stmt, Bind)}
 
-    def as_held(wide: Wide) -> Wide:
+    def rounds(wide: Wide) -> bool:
         stmt = binds.get(wide.element)
         if stmt is None or wide.loads or wide.dtype not in (F16, BF16) or touched.count(wide.element) > 1:
-            return wide
+            return False
         found = now(stmt)
-        return replace(wide, dtype=F32) if isinstance(found, Bind) and unrounded(found.value).dtype == F32 else wide
+        return isinstance(found, Bind) and isinstance(found.value, Cast) and found.value.operand.dtype == F32
 
-    return tuple(map(as_held, moved))
+    return frozenset(wide.element for wide in moved if rounds(wide))
