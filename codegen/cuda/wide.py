@@ -69,7 +69,8 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
         raise refused(copy, "fills registers and does not say what becomes of those that are not wanted")
     layout = access.tensors[view.buffer].layout
     mixed = copy.access is not Access.FUNNEL  # a funnel finds its two chunks by itself
-    if copy.access is Access.ALIGNED and copy.within is None:
+    around = copy.within is not None and copy.within.around
+    if copy.access is Access.ALIGNED and (copy.within is None or around):
         own, where = access.apart(view.first(copy.over), writes=not inside)
     else:
         own, where = access.number(view.buffer, view.first(copy.over).subscripts, writes=not inside, mixed=mixed)
@@ -88,14 +89,19 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     exact = copy.within is not None and copy.within.exact
     if exact and xor is not None:
         raise refused(copy, "reads chunks of a swizzled tile, and is to read no other byte than is wanted")
-    cut = mixed and not exact and not (copy.within is not None and (copy.within.together or copy.within.inside))
+    cut = (
+        mixed
+        and not exact
+        and not around
+        and not (copy.within is not None and (copy.within.together or copy.within.inside))
+    )
     outside = cut and _may_leave(view, count, access)  # chunks at the ends
     room = access.room(view.buffer) if (exact and not mixed) or (wanted and outside) else ""
     # A vector's end is asked in every block; rows have theirs in one turn of many, whose text may not cost registers.
     lined = not mixed and len(view.subscripts) == 1 and access.frame.buffer(view.buffer).align % BYTES[-1] == 0
     which = "" if not wanted else "_inside" if outside or (exact and lined) else "_exactly" if exact else "_wanted"
     first = _first_of_row(copy, view, access) if mixed and wanted and which == "_wanted" else ""
-    which = "_or_none" if first else which
+    which = "_or_none" if first else "_around" if around else which
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{listed(str(count), place, hint)}>"
     value = f"{verb}({listed(own, where, first, wanted, room)})"
     if chunks:

@@ -6,7 +6,9 @@ Rows that several iterations read come once from memory and once more for each b
 block has more rows than its threads alone: two warps lie along a row, so that both have what is between them, and four
 such pairs under one another; where that leaves warps beyond the ends of rows, four warps, each below the other (jacobi
 on an H200: 131072 x 1024 in bf16 .915 of a copy, with eight warps under one another .896; 257 x 100003 in f32 .984,
-.959; 32749 x 4093 in bf16, rows of 17 warps, .935 with four, .922 with eight, .916 in pairs).
+.959; 32749 x 4093 in bf16, rows of 17 warps, .935 with four, .922 with eight, .916 in pairs). Four warps have all of a
+row that needs no more, and two such rows lie under one another: blocks have ends of rows alone (131072 x 1024 in bf16
+.922 in place of .907, and no more with four or eight such rows).
 
     par B b, H h, W w { Y[b, h, w] = maximum 3 y, 3 x { X[b, 2 * h + y, 2 * w + x] } }   bf16: 4 rows of h, f32: 2
 
@@ -34,6 +36,7 @@ from texpr.polyhedral.walk import read_accesses, subscript_names, written
 MANY_ROWS = (4, 2)
 ON_THEIR_WAY = 40  # bytes of a thread that reads them one by one
 PAIR = 2  # warps that lie along a row
+WHOLE = 4  # warps that have all of a row
 BEYOND = 1.05  # times the warps that a row needs
 LEAST_READS, MOST_READS = 4, 64  # of an iteration, which are written out
 ROWS = 2  # of a thread; with more, fewer threads have room (jacobi of bf16 on an H200: .960, with 4 .945, with 1 .884)
@@ -58,6 +61,8 @@ def patch_shape(problem: Problem, nest: Nest, extent: int, flat: Flat) -> tuple[
     found = origins(problem, nest, flat.lines)
     reached = extent + (begins(problem, found[index], index)[1] if index in found else 0)
     needed = -(-reached // (count * problem.target.warp_size))
+    if needed == WHOLE:
+        return DEFAULT_THREADS, WHOLE
     return (DEFAULT_THREADS, PAIR) if -(-needed // PAIR) * PAIR <= BEYOND * needed else (DEFAULT_THREADS // 2, 1)
 
 

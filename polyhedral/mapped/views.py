@@ -57,7 +57,8 @@ class Within:
     another, `part` numbers them: only that of number 0 may begin before `begin`, and only those from `whole` on may end
     behind `end`; who emits them need not ask the others. `together`: of an access all elements are wanted, or none.
     `unseen`: nothing that is kept depends on `other`, and who emits may leave any value in its place. `inside`: no
-    chunk that holds a wanted element leaves its array, which who emits need not ask."""
+    chunk that holds a wanted element leaves its array, which who emits need not ask. `around`: nor does any other, so
+    that one of which nothing is wanted may be read, too."""
 
     begin: IndexExpr
     end: IndexExpr
@@ -68,3 +69,4 @@ class Within:
     together: bool = False
     unseen: bool = False
     inside: bool = False
+    around: bool = False

@@ -80,6 +80,32 @@ def ragged():
     return cases, texts
 
 
+AROUND = """  const tx::Global<const tx::bf16> x(X, "X");
+  const tx::Global<tx::bf16> y(Y, "Y");
+  const int at = 8 * tx::lane();
+  const tx::Wanted<8> wanted(begin - at, end - at);
+  tx::store_wanted(y, at, tx::load_around<8>(x, at, wanted), wanted);"""
+
+
+def around():
+    """Chunks that all lie in an array, of which some, all or none are wanted."""
+    x, cases = data(256, np.uint16), []
+    for begin, end in ((0, 256), (3, 250), (96, 97), (40, 40)):
+        want, before = np.zeros(256, np.uint16), np.zeros(256, np.uint16)
+        want[begin:end] = x[begin:end]
+        cases.append(
+            Case(
+                name=f"around {begin} to {end}",
+                symbol="around_2",
+                inputs=(x,),
+                want=(want,),
+                before=(before,),
+                sizes=(begin, end),
+            )
+        )
+    return cases, [kernel("around_2", "const tx::bf16* X, tx::bf16* Y, long long begin, long long end", AROUND)]
+
+
 FUNNEL = """  const tx::Global<const {c}> x(X, "X");
   const tx::Global<{c}> y(Y, "Y");
   const long long at = {width} * tx::thread();
@@ -128,7 +154,7 @@ def funnels():
 def family():
     tile_case, tile_text = shared()
     cases, texts = [tile_case], [HEADER, '#include "texpr/vector.cuh"\n', tile_text]
-    for more_cases, more_texts in (copies(), ragged(), funnels()):
+    for more_cases, more_texts in (copies(), ragged(), around(), funnels()):
         cases += more_cases
         texts += more_texts
     return Family(name="vectors", cases=cases, texts={"sm_80": "".join(texts)})

@@ -77,7 +77,8 @@ def patch(text: str, rows: dict[str, int], **sizes: int) -> Patch | None:
         (JACOBI, {"M": 32768, "N": 4096}, {"i": 2}, (("j", 64), ("i", 4))),
         (JACOBI, {"M": 32749, "N": 4093}, {"i": 2}, (("j", 64), ("i", 4))),
         (JACOBI.replace("f32", "bf16"), {"M": 32749, "N": 4093}, {"i": 2}, (("j", 32), ("i", 4))),  # 17 warps of a row
-        (HEAT, {"D": 512, "M": 512, "N": 512}, {"i": 2}, (("j", 64), ("i", 4))),
+        (JACOBI.replace("f32", "bf16"), {"M": 131072, "N": 1024}, {"i": 2}, (("j", 128), ("i", 2))),  # 4 warps of a row
+        (HEAT, {"D": 512, "M": 512, "N": 512}, {"i": 2}, (("j", 128), ("i", 2))),
         (
             BELOW.replace(" #tile(8, 128)", "").replace("N j", "1..N j"),
             {"M": 8192, "N": 8192},
@@ -128,6 +129,11 @@ def test_rows_that_are_no_multiples_of_a_chunk_begin_earlier() -> None:
 def test_neighbours_are_in_one_window_whatever_the_size(sizes: dict[str, int]) -> None:
     loads = [copy for copy in of_kind(only_launch(mapped(BLUR, **sizes)).body, Copy) if copy.source.buffer == "X"]
     assert {copy.target.buffer for copy in loads} == {"X_window"}
+
+
+def test_rows_ends_are_asked_for_where_chunks_may_leave_the_array_alone() -> None:
+    source = Emitted(mapped(JACOBI, M=64, N=261)).source
+    assert "if (0 <= i * 261 + j_first - " in source and "tx::load_around<4>(X" in source
 
 
 def test_no_value_stands_for_what_no_iteration_reads() -> None:

@@ -172,6 +172,11 @@ template <int kCount, Cache kCache, class Memory, class Index>
 TX_FN VectorOf<Memory, kCount> load_part(const Memory& from, Index index, int, int, Here) {
   return load<kCount, kCache>(from, index);
 }
+// The same of a chunk that lies in its array, where none may be wanted.
+template <int kCount, Cache kCache, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_any(const Memory& from, Index index, int, int, Here) {
+  return load<kCount, kCache>(from, index);
+}
 
 // The bytes from the last multiple of 16 in memory to an element. Of its number only what it has beyond a multiple of a
 // chunk: for chunks apart by whole ones that is one value, which compilers find so, and not in addresses.
@@ -238,6 +243,13 @@ TX_FN VectorOf<Memory, kCount> load_wanted(const Memory& from, Index index, Want
   VectorOf<Memory, kCount> v = {};
   if (wanted.any()) v = load_part<kCount, kCache>(from, index, wanted.first(), wanted.last(), here);
   return v;
+}
+
+// The same where the chunk surely lies in the array: nothing is asked.
+template <int kCount, Cache kCache = Cache::kPlain, class Memory, class Index>
+TX_FN VectorOf<Memory, kCount> load_around(const Memory& from, Index index, Wanted<kCount> wanted,
+                                           Here here = Here::now()) {
+  return load_any<kCount, kCache>(from, index, wanted.first(), wanted.last(), here);
 }
 
 // The same where all are wanted or none, of which 0 is left: what lies at `sure` may be read then. A load that is made

@@ -37,6 +37,16 @@ inline VectorOf<Memory, kCount> load_part(const Memory& from, i64 index, int fir
   return v;
 }
 
+template <int kCount, Cache kCache, class Memory>
+inline VectorOf<Memory, kCount> load_any(const Memory& from, i64 index, int first, int last, Here here) {
+  for (const i64 end : {index, index + kCount - 1}) from.at(end, here.file, here.line);
+  if (first < last && first < kCount && last > 0) return load_part<kCount, kCache>(from, index, first, last, here);
+  VectorOf<Memory, kCount> v;
+  std::memset(static_cast<void*>(&v), 0xCD, sizeof v);
+  host::check_alignment(from.address(index), sizeof v, from.name(), index, here);
+  return v;
+}
+
 template <class Memory>
 inline int bytes_past(const Memory& from, i64 index) {
   if constexpr (!Memory::kShared) {
