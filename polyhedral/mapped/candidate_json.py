@@ -339,6 +339,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "band": _number,
     "alternate": _flag,
     "streamed": _flag,
+    "lasting": _flag,
     "together": _number,
     "cluster": _number,
     "split": _number,

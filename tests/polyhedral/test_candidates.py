@@ -22,7 +22,7 @@ from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.space import candidates
 from texpr.polyhedral.map.stage import map_program, problem_of
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Combined, Flat, Tallied
-from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
+from texpr.polyhedral.mapped.candidate_json import _READERS, FORMS, candidate_json, read_candidate
 from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
@@ -325,3 +325,9 @@ def test_the_forms_of_a_band_are_all_in_its_space() -> None:
     assert forms("histogram", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, Tallied.__name__}
     assert forms("softmax", "cuda:sm_90a") == {Blocks.__name__}
     assert forms("matmul_f16", "cpu") == {Cores.__name__}
+
+
+def test_every_field_of_a_form_can_be_read_back() -> None:
+    for form, kind in FORMS.items():
+        missing = {field.name for field in fields(kind)} - _READERS.keys()
+        assert not missing, f"{form}: {missing} is written and never read"
