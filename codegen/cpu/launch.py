@@ -5,8 +5,6 @@ CPU_TASKS parts; one whose work is surely small, or that has no core digits, is 
 a call say that its work is small, one thread runs the same parts in order: results do not depend on it. A part starts
 its atomics once.
 
-    @apart
-    @njit(void(int64, int64, pointer(float32), pointer(float32), int64), error_model="numpy")
     def vadd_0_part(first, last, A, C, N):
         restrict()
         for i in range(1024 * first, min(1024 * last, N)):
@@ -119,7 +117,6 @@ def emit_launch(
     result = returned if checked or not parallel else "void"
     kinds = ["int64"] * len(bounds) + [v.type_text for v in used] + ["int64[::1]"] * len(owners)
     kinds += [f"{kind}[::1]" for p in partials for kind in (ELEMENT[p.dtype.name], "uint8")]
-    out.line("@apart")
     out.line(f'@njit({result}({", ".join(kinds)}), error_model="numpy")')
     with out.block(f"def {part}({', '.join([*bounds, *arguments, *extra])}):"):
         out.line("restrict()")

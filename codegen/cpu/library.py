@@ -13,7 +13,6 @@ from numba import boolean, float32, float64, int8, int16, int32, int64, njit, pr
 from numba import types as _types
 
 from texpr.codegen.cpu import half
-from texpr.codegen.cpu.apart import apart
 from texpr.codegen.cpu.elementary import erf_f32, exp2_f32, exp_f32, log2_f32, log_f32, normcdf_f32, tanh_f32
 from texpr.codegen.cpu.intrinsics import (
     add_c,
