@@ -68,11 +68,12 @@ class _Begun:
                 assert stream is not None
                 selector.register(stream, selectors.EVENT_READ, all_of_it)
             while selector.get_map():
-                answered = stdout.endswith(b"\n")  # and whatever it said before is there to be read
-                ready = selector.select(0 if answered else max(0.0, ends - time.monotonic()))
-                if not ready and answered:
-                    return Done(int(stdout), "", _text(stderr))
-                if not ready:
+                status = _status(stdout)  # and whatever it said before is there to be read
+                left = ends - time.monotonic()
+                ready = selector.select(0 if status is not None else max(0.0, left))
+                if not ready and status is not None:
+                    return Done(status, "", _text(stderr))
+                if not ready or left <= 0:  # it says nothing, or goes on saying something
                     _kill(self.group)
                     self.process.wait()
                     return Done(None, _text(stdout), _text(stderr))
@@ -90,6 +91,12 @@ class _Begun:
         except BaseException:  # such as Ctrl-C, which does not reach another group
             _kill(self.group)
             raise
+
+
+def _status(said: bytearray) -> int | None:
+    """The number that is the last whole line; a compiler may say other things before."""
+    last = said[:-1].rpartition(b"\n")[2] if said.endswith(b"\n") else b""
+    return int(last) if last.isdigit() else None
 
 
 def _text(said: bytes | bytearray) -> str:

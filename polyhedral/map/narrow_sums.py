@@ -2,8 +2,8 @@
 
     seq K k { C[i, j] += A[i, k] * B[k, j] }      C: bf16[M, N]: K roundings to 8 bits, where C itself is added to
 
-A CPU carries such sums in the type of their terms: in registers (`promote.py`), in rows (`rows.py`), or else, as long
-sums are, in memory for the time of a call (`kept.py`).
+A CPU carries such sums in the type of their terms, in registers (`promote.py`) and in rows (`rows.py`), or else, as
+long sums are, in memory for the time of a call, in f32 (`kept.py`).
 """
 
 from texpr.grammar.ast import AccOp, Accumulate

@@ -166,3 +166,15 @@ def test_nvrtc_ends_where_nothing_comes(monkeypatch):
         one.process.stdin = None
         begun = time.monotonic()
         assert one.process.wait(50) == 3 and time.monotonic() - begun < 50
+
+
+def test_the_status_is_the_last_line_of_what_a_compiler_says(tmp_path: Path):
+    script = f"while {TAKES} > /dev/null; do echo a remark; sleep .1; echo 3; done"
+    assert processes.run_told(program(tmp_path / "remarks", script), ["a"], tmp_path, 5.0).code == 3
+
+
+def test_a_compiler_that_never_stops_talking_is_ended_in_time(tmp_path: Path):
+    waiting = program(tmp_path / "talks", f"{TAKES} > /dev/null; yes >&2")
+    begun = time.monotonic()
+    assert processes.run_told(waiting, ["a"], tmp_path, 0.5).code is None
+    assert time.monotonic() - begun < 5
