@@ -54,9 +54,12 @@ class _Begun:
         ends = time.monotonic() + timeout_s
         with self._killed_on_the_way():
             assert self.process.stdin is not None
-            with suppress(BrokenPipeError):  # it has just ended
+            try:
                 self.process.stdin.write(b"%d\n" % len(told) + told)
                 self.process.stdin.flush()
+            except BrokenPipeError:  # it has just ended; what is left to be written goes with the pipe
+                with suppress(BrokenPipeError):
+                    self.process.stdin.close()
             return self._answer(ends)
 
     def _answer(self, ends: float) -> Done:
