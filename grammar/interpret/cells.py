@@ -220,7 +220,7 @@ class PlainCells:
         try:
             yield
         finally:
-            changed = self.flat != before
+            changed = (self.flat != before) | (np.signbit(self.flat) != np.signbit(before))  # -0.0 may become 0.0
             own[changed] = numerics.cast(self.flat[changed], dtype, narrow)
             self.flat, self.dtype = own, narrow
 

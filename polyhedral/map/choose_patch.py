@@ -8,7 +8,7 @@ such pairs under one another; where that leaves warps beyond the ends of rows, f
 on an H200: 131072 x 1024 in bf16 .915 of a copy, with eight warps under one another .896; 257 x 100003 in f32 .984,
 .959; 32749 x 4093 in bf16, rows of 17 warps, .935 with four, .922 with eight, .916 in pairs). Four warps have all of a
 row that needs no more, and two such rows lie under one another: blocks have ends of rows alone (131072 x 1024 in bf16
-.922 in place of .907, and no more with four or eight such rows).
+.922 in place of .907 by a text edited so, and no more with four or eight such rows).
 
     par B b, H h, W w { Y[b, h, w] = maximum 3 y, 3 x { X[b, 2 * h + y, 2 * w + x] } }   bf16: 4 rows of h, f32: 2
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from texpr.grammar.ast import Accumulate, Atomic, Bind, Cast, Expr, Kernel, Leaf, New, Role, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import BF16, F16, F32
+from texpr.grammar.types import BF16, F16
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.reducible import reads_of
+from texpr.polyhedral.map.rounded_stores import rounds_f32
 from texpr.polyhedral.map.scan import Carrier, Scan, is_handed_on, is_plain, meet, scan
 from texpr.polyhedral.map.vectors import Element, Wide, events_of
 from texpr.polyhedral.program import AccessMode
@@ -127,7 +128,6 @@ def rounded_late(one: Scan, moved: Sequence[Wide], now: Callable[[Stmt], Stmt]) 
         stmt = binds.get(wide.element)
         if stmt is None or wide.loads or wide.dtype not in (F16, BF16) or touched.count(wide.element) > 1:
             return False
-        found = now(stmt)
-        return isinstance(found, Bind) and isinstance(found.value, Cast) and found.value.operand.dtype == F32
+        return rounds_f32(now(stmt))
 
     return frozenset(wide.element for wide in moved if rounds(wide))
