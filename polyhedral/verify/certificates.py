@@ -13,7 +13,7 @@ from typing import Any
 
 from texpr.polyhedral.verify.integers import FileError, form, mentions, number
 from texpr.polyhedral.verify.layouts import address_tree
-from texpr.polyhedral.verify.tree import Launch, Place, definitions, expression
+from texpr.polyhedral.verify.tree import Launch, Place, definitions, expression, moved_together
 
 
 class RefutedError(Exception):
@@ -81,9 +81,8 @@ def _lane_part(claim: Claim, lanes: int) -> list[int]:
 
 def _wide(claim: Claim) -> list[str]:
     """The index over the elements that a lane's request moves together: an address is that of the first."""
-    node = claim.place.node
-    together = node.get("kind") == "Copy" and node.get("access") != "each" and node.get("over")
-    return [str(node["over"][-1][0])] if together and int(claim.entry["width"]) >= 1 else []
+    together = moved_together(claim.place.node)
+    return [together[0]] if together and int(claim.entry["width"]) >= 1 else []
 
 
 def _steps(steps: Sequence[Any], values: list[list[int]], weights: list[int]) -> Fraction:

@@ -163,7 +163,7 @@ def _others(points: Points, own: set[str], needed: set[str]) -> set[str]:
 
 
 def _decided_with(points: Points, dims: Iterable[int], own: set[str]) -> set[str]:
-    """The variables in some coordinates, in the extents of these, and in conditions on any of them."""
+    """The variables in some coordinates, and all that extents and conditions bring together with them."""
     return _closed(points, set[str]().union(*(names_in(points.at[dim]) for dim in dims)) & own, own)
 
 
@@ -172,8 +172,9 @@ def _closed(points: Points, some: set[str], own: set[str]) -> set[str]:
     while before != reached:
         before = set(reached)
         for name, extent in points.variables:
-            if name in reached:
-                reached |= names_in(extent) & own
+            with_it = {name} | (names_in(extent) & own)
+            if with_it & reached:
+                reached |= with_it
         for tree in points.where:
             if names_in(tree) & reached:
                 reached |= names_in(tree) & own

@@ -14,6 +14,7 @@ from texpr.polyhedral.verify.tree import OWN, Define, Launch, Lead, Loop, Place,
 Check = tuple[str, Callable[[], str]]
 BOUND = ("write",)
 WARPGROUP = 4  # warps
+IN_THREADS = ("serial", "vector")  # places of loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,8 @@ def _hardware(
 def _digits_at(launch: Launch, where: str, values: Values) -> Iterator[tuple[str, tuple[int, int]]]:
     """The digits of a coordinate, each with its stride and radix."""
     for name, digit in launch.digits.items():
+        if digit["place"] in IN_THREADS:
+            continue
         stride, radix = (max(1, number(expression(digit[what]), values)) for what in ("stride", "radix"))
         match digit["place"]:
             case "warpgroup" if where == "warp":

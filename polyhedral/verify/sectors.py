@@ -6,7 +6,7 @@ from typing import Any
 from texpr.polyhedral.verify.certificates import Claim, RefutedError
 from texpr.polyhedral.verify.integers import compiled, compiled_condition, number
 from texpr.polyhedral.verify.layouts import address_tree, element_bytes, shape_of
-from texpr.polyhedral.verify.tree import Define, Launch, Lead, Loop, Place, expression, field_of
+from texpr.polyhedral.verify.tree import Define, Launch, Lead, Loop, Place, expression, field_of, moved_together
 
 SECTOR_BYTES, ANY_ADDRESS_BYTES = 32, 16
 BANKS, WORD_BYTES = 32, 4
@@ -87,13 +87,13 @@ def _wanted(claim: Claim, values: dict[str, int]) -> bool:
     bounds, one that lies outside is never touched."""
     node = claim.place.node
     within = node.get("within") if node.get("kind") == "Copy" else None
-    wide = node.get("kind") == "Copy" and node.get("access") != "each" and bool(node.get("over"))
-    if wide:
-        index, extent = node["over"][-1]
-        values[str(index)] = 0
+    together = moved_together(node)
+    if together:
+        index, extent = together
+        values[index] = 0
         if within is not None:
             begin, end = (number(expression(within[name]), values) for name in ("begin", "end"))
-            return max(begin, 0) < min(end, number(expression(extent), values))
+            return max(begin, 0) < min(end, number(extent, values))
     elif within is not None:
         here = values[str(node["over"][-1][0])]
         begin, end = (number(expression(within[name]), values) for name in ("begin", "end"))

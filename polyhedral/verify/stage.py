@@ -15,7 +15,7 @@ from typing import Any
 
 from texpr.polyhedral.verify.certificates import Claim, RefutedError, check_certificate
 from texpr.polyhedral.verify.coverage import OpenError
-from texpr.polyhedral.verify.integers import FileError, number, truth
+from texpr.polyhedral.verify.integers import FileError, Tree, number, truth
 from texpr.polyhedral.verify.runs import check_statements, check_stores
 from texpr.polyhedral.verify.sectors import check_samples
 from texpr.polyhedral.verify.theta import check_blocks, check_index, check_overlap, check_theta, indices
@@ -121,31 +121,36 @@ def _theta_of(launch: Launch, sizes: Mapping[str, int], warp_size: int, buffers:
     shared = check_theta(launch, sizes, warp_size)
     values, whole, count, overlap = {**sizes, **{loop.index: 0 for loop in launch.hosts}}, 0, 0, 0
     for place, step in indices(launch):
-        extents = _loop_extents(place, values)
+        extents, known = _loop_extents(place, values)
         try:
-            whole += check_index(step, launch, values, extents)
+            whole += check_index(step, launch, known, extents)
             count += 1
         except RefutedError:
-            check_overlap(step, launch, values, extents, buffers)
+            check_overlap(step, launch, known, extents, buffers)
             overlap += 1
     said = f"{shared} ways to share out threads are one to one, {count} indices too, {whole} of them without a gap"
     beside = f"; blocks overlap in {overlap}, of which they keep what is beside their own in registers"
     return said + beside * (overlap > 0)
 
 
-def _loop_extents(place: Place, values: Mapping[str, int]) -> dict[str, int]:
-    """The extents of loops, those that others decide at the first turn of these."""
+def _loop_extents(place: Place, values: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    """The extents of loops, and what is known of indices, at the first turn of those around."""
     known, found = dict(values), dict[str, int]()
     for step in place.steps:
         if isinstance(step, Loop):
-            try:
-                found[step.index] = number(step.extent, known)
-            except FileError:
-                found[step.index] = 1
+            found[step.index] = _first(step.extent, known, 1)
             known[step.index] = 0
         elif isinstance(step, Define):
-            known[step.index] = 0
-    return found
+            known[step.index] = 0 if step.digits else _first(step.offset, known)
+    return found, known
+
+
+def _first(tree: Tree, known: Mapping[str, int], otherwise: int = 0) -> int:
+    """What is known of a number at the first turn of the loops around it."""
+    try:
+        return number(tree, known)
+    except FileError:  # addresses decide
+        return otherwise
 
 
 def _accesses(data: Mapping[str, Any], sizes: Mapping[str, int]) -> Iterator[Finding]:

@@ -68,13 +68,26 @@ def check_blocks(launch: Launch, sizes: Values) -> str:
     grid = extents_of(field_of(launch.node, "grid"), values)
     if not all(grid):
         return ""
+    asked = _asked(launch, values)
     for axis, place in enumerate(("grid.x", "grid.y", "grid.z")):
-        used = [d for d in launch.digits.values() if d["place"] == place]
+        used = [d for name, d in launch.digits.items() if d["place"] == place and name in asked]
         for d in used:
             stride, radix = number(expression(d["stride"]), values), number(expression(d["radix"]), values)
             if stride > 0 and radix > 0 and stride * radix > grid[axis]:
                 raise RefutedError(f"{d['name']} has {radix} values, for which {grid[axis]} blocks are too few")
     return ""
+
+
+def _asked(launch: Launch, values: Values) -> set[str]:
+    """The digits of the grid that an index has, where none of that place's has no values: nothing runs there."""
+    found: set[str] = set()
+    for place in launch.places():
+        if place.node.get("kind") in OWN:
+            steps = [step for step in place.steps if isinstance(step, Define)]
+            own = {name for step in steps for name, _ in step.digits if _is_of_grid(launch, name)}
+            if all(number(expression(launch.digits[name]["radix"]), values) for name in own):
+                found |= own
+    return found
 
 
 def check_index(step: Define, launch: Launch, values: Values, loops: Mapping[str, int]) -> bool:

@@ -10,6 +10,8 @@ from texpr.polyhedral.verify.layouts import address_tree, element_bytes
 Node = Mapping[str, Any]
 OWN = ("Generic", "Copy", "Elementwise", "Reduce", "Scan", "LookBack", "Contract", "Unload")
 
+ONE_BY_ONE = ("each", "apart")  # accesses whose elements are requests of their own
+
 
 def field_of(node: Any, name: str) -> Any:
     """A field of a record. FileError where it is not there."""
@@ -169,6 +171,14 @@ def written(node: Node) -> Iterator[tuple[str, list[Tree]]]:
         targets = [leaf["writes"] for leaf in leaves if leaf.get("writes")]
     for target in targets:
         yield str(target["buffer"]), [expression(s) for s in target["subscripts"]]
+
+
+def moved_together(node: Node) -> tuple[str, Tree] | None:
+    """The index over the elements that a request of a copy moves, with its extent; None where each has its own."""
+    if node.get("kind") != "Copy" or node.get("access") in ONE_BY_ONE or not node.get("over"):
+        return None
+    index, extent = node["over"][-1]
+    return str(index), expression(extent)
 
 
 def around_grid(place: Place) -> list[Any]:
