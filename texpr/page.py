@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from texpr.box_pictures import box_tiles, swizzle_picture
 from texpr.footprints import bank_picture, footprint
 from texpr.hierarchy_pictures import block_tile, digit_strips, launches_at
 from texpr.pictures import Picture, stacked
@@ -31,6 +32,7 @@ details { margin: .4rem 0; } summary { cursor: pointer; }
 .more { color: #b3261e; font-weight: 600; } .faint { color: #666; }
 svg { display: block; margin: .4rem 0 1rem; max-width: none; }
 """
+MOST_LINES, NEWLINE = 16, "\n"  # of a table of alternatives that is shown at once
 
 
 def page(data: Mapping[str, Any], text: str, findings: Sequence[Finding], alternatives: str) -> str:
@@ -62,8 +64,18 @@ def _body(data: Mapping[str, Any], text: str, findings: Sequence[Finding], alter
     yield "<p>From this mapping's data alone, by <code>texpr verify</code>.</p>"
     yield _table(("", "about", "finding"), [(f.verdict.value, f.about, f.text) for f in findings])
     yield "<h2>Alternatives</h2>"
-    yield f"<pre>{escape(alternatives)}</pre>"
+    shown, rest = _cut(alternatives)
+    yield f"<pre>{escape(shown)}</pre>"
+    if rest:
+        count = alternatives.count(NEWLINE)
+        yield f"<details><summary>all {count}</summary><pre>{escape(alternatives)}</pre></details>"
     yield f"<h2>The mapping in words</h2><pre>{escape(text)}</pre>"
+
+
+def _cut(text: str) -> tuple[str, bool]:
+    """The first lines of a long table, and whether there are more."""
+    lines = text.splitlines()
+    return NEWLINE.join(lines[:MOST_LINES]), len(lines) > MOST_LINES
 
 
 def _launch(data: Mapping[str, Any], launch: Launch) -> Iterator[str]:
@@ -80,19 +92,26 @@ def _launch(data: Mapping[str, Any], launch: Launch) -> Iterator[str]:
         shown = "; ".join(f"{memory} memory {_bytes(n)}" for memory, n in moved.items())
         yield f"<p>Its threads' requests move: {shown}.</p>"
     yield digit_strips(launch, data["representative"]).svg()
-    tile = block_tile(data, launch, data["representative"])
-    yield (
-        f"<h3>{escape(tile.title)}</h3>{tile.svg()}"
-        if isinstance(tile, Picture)
-        else f"<p>No picture of a tile: {tile}.</p>"
-    )
-    for pipe in node["pipes"]:
-        drawn = pipe_picture(node, pipe)
+    tiles = _tiles(data, launch)
+    if isinstance(tiles, str):
+        yield f"<p>No picture of a tile: {tiles}.</p>"
+    for drawn in () if isinstance(tiles, str) else tiles:
         yield f"<h3>{escape(drawn.title)}</h3>{drawn.svg()}"
     own = [entry for entry in data["accesses"] if entry["launch"] == launch.name]
     yield "<h3>Accesses</h3>"
     yield _accesses(own) if own else "<p>All its accesses are to registers.</p>"
     yield from _pictures(data, own)
+
+
+def _tiles(data: Mapping[str, Any], launch: Launch) -> list[Picture] | str:
+    """What is drawn of a block's tile, of pipes and of what engines bring; or why nothing is."""
+    sizes = data["representative"]
+    found = [block_tile(data, launch, sizes), box_tiles(data, launch, sizes)]
+    drawn = [picture for picture in found if isinstance(picture, Picture)]
+    drawn += [pipe_picture(launch.node, pipe) for pipe in launch.node["pipes"]]
+    brought = dict.fromkeys(name for pipe in launch.node["pipes"] for name in pipe["buffers"])
+    drawn += [picture for name in brought if (picture := swizzle_picture(data["buffers"], name)) is not None]
+    return drawn or str(found[0])
 
 
 def _bytes(n: int) -> str:
@@ -204,9 +223,8 @@ def drawing(data: Mapping[str, Any]) -> str:
     found: list[Picture] = []
     for launch in launches_at(data):
         found.append(digit_strips(launch, data["representative"]))
-        tile = block_tile(data, launch, data["representative"])
-        found += [tile] if isinstance(tile, Picture) else []
-        found += [pipe_picture(launch.node, pipe) for pipe in launch.node["pipes"]]
+        tiles = _tiles(data, launch)
+        found += [] if isinstance(tiles, str) else tiles
         own = [entry for entry in data["accesses"] if entry["launch"] == launch.name]
         found += [picture for entry in own for picture in pictures_of(data, entry)]
     return stacked(f"{data['kernel']} on {data['target']}", found).svg() + "\n"

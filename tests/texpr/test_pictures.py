@@ -3,7 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import texpr
 from texpr.cli import guarded, run_command
 from texpr.footprints import bank_picture
 from texpr.mapping_json import mapping_text
-from texpr.page import drawing
+from texpr.page import drawing, page
 from texpr.pictures import CHARACTER, lane_colour
 from texpr.printed import MappingView
 
@@ -97,15 +97,40 @@ def test_conflicts_of_banks_are_drawn_as_wavefronts() -> None:
     assert "without padding or swizzle: 32 wavefronts, 1 at best" in drawn
 
 
+def test_boxes_of_engines_are_drawn_by_who_moves_them(views: dict[str, MappingView]) -> None:
+    drawn = ElementTree.fromstring(drawing(views["piped"].data()))
+    said = [text for text, _ in words(drawn)]
+    assert {"A: 256 × 64", "B: 64 × 256, each box to all", "C: 256 × 256"} <= set(said)
+    assert said.count("128 × 64") == 2 and said.count("64 × 64") == 4  # a box of A for each block, two of B
+    for group, warp in product(range(2), range(4)):  # eight boxes of 32 columns from each of both blocks
+        assert said.count(f"wg{group} w{warp}") == 16
+    assert {"in plain rows: 8 wavefronts for a column", "as it lies: 1 wavefront for a column"} <= set(said)
+
+
+def test_boxes_of_other_than_two_dimensions_are_named() -> None:
+    text = """kernel c(X: bf16[B, H + 2, W + 2, C], F: bf16[3, 3, C, D], Y: bf16[B, H, W, D]) {
+        par B b, H h, W w, D d { Y[b, h, w, d] = sum 3 p, 3 q, C c { X[b, h + p, w + q, c] * F[p, q, c, d] } }
+    }"""
+    kernel = texpr.parse(text).only
+    view = kernel.compile("cuda:sm_90a", stop_after="map", B=32, H=56, W=56, C=128, D=128).mapping
+    assert "not of two dimensions: the boxes of X" in drawing(view.data())
+
+
+def test_a_long_table_of_alternatives_is_folded() -> None:
+    table = "".join(f"choice {number}\n" for number in range(40))
+    found = page(mapping("tests/kernels/vector_add.tex").data(), "", [], table)
+    assert found.count("choice 15") == 2 and found.count("choice 16") == 1 and "<summary>all 40</summary>" in found
+
+
 @pytest.mark.parametrize("name", ["swizzled", "piped", "gathered"])
 def test_a_page_is_whole_without_scripts_or_other_files(views: dict[str, MappingView], name: str) -> None:
-    page = views[name].page()
-    assert page.startswith("<!doctype html>") and page.count("<svg") == page.count("</svg>") >= 1
-    assert "<script" not in page and "src=" not in page and "@import" not in page
-    assert not re.findall(r'href="|url\(', page)
+    whole = views[name].page()
+    assert whole.startswith("<!doctype html>") and whole.count("<svg") == whole.count("</svg>") >= 1
+    assert "<script" not in whole and "src=" not in whole and "@import" not in whole
+    assert not re.findall(r'href="|url\(', whole)
     for launch in views[name].data()["host"]:
-        assert launch["name"] in page
-    assert {"swizzled": "without padding or swizzle", "piped": "pipe ring of 4 slots"}.get(name, "data tells") in page
+        assert launch["name"] in whole
+    assert {"swizzled": "without padding or swizzle", "piped": "pipe ring of 4 slots"}.get(name, "data tells") in whole
 
 
 def test_a_notebook_shows_mapping_graph_and_source(views: dict[str, MappingView]) -> None:

@@ -267,3 +267,36 @@ def test_copies_that_their_engine_cuts_store_what_the_array_has(rows: int) -> No
     assert "runs 0 times" in texts(verify(product), Verdict.REFUTED)
     store |= {"over": [[store["over"][0][0], whole], *store["over"][1:]], "clipped": False}
     assert ("is no iteration" in texts(verify(product), Verdict.REFUTED)) == (rows % 64 != 0)
+
+
+KERNELS = Path(__file__).resolve().parents[1] / "kernels"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("permute_021", {"L": 3, "M": 17, "N": 19}),
+        ("lu", {"N": 1}),
+        ("cholesky_column", {"N": 1}),
+        ("padded_workspace", {"N": 1}),
+        ("phases_of_one_launch", {"N": 0}),
+    ],
+)
+def test_kernels_at_the_edge_of_their_sizes_are_not_refuted(name: str, sizes: dict[str, int]) -> None:
+    """Requests of one element each, a loop whose index is folded, extents of variables that are counted elsewhere, and
+    digits of blocks that have nothing to run."""
+    made = texpr.load(KERNELS / f"{name}.tex").only.compile("cuda:sm_90a", stop_after="map", sizes=sizes)
+    found = verify(mapping_json(made.mapping.program))
+    assert not texts(found, Verdict.REFUTED) and texts(found, Verdict.PROVED)
+
+
+def test_a_request_of_one_element_is_asked_of_each(data: dict[str, Any]) -> None:
+    """Copies of a permutation put elements apart in shared memory: another place of one of them is seen."""
+    made = texpr.load(KERNELS / "permute_021.tex").only.compile("cuda:sm_90a", stop_after="map", L=3, M=17, N=19)
+    own = mapping_json(made.mapping.program)
+    sample = next(
+        s for e in own["accesses"] if e["statement"] == "S0_stage" for s in e["samples"] if s["at"]["b_column"]
+    )
+    lane = next(lane for lane, first in enumerate(sample["first"]) if first is not None)
+    sample["first"][lane] += 4
+    assert "begins at byte" in texts(verify(own), Verdict.REFUTED)
