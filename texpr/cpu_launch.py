@@ -17,6 +17,7 @@ class CpuLauncher:
     def __init__(self, manifest: Manifest, source: str) -> None:
         self.manifest = manifest
         self.kernel = build_cpu(source, manifest)
+        self.entry = self.kernel.entry
         self._bind = Binder(manifest, (CPU,))
         self._sizes = tuple(name for name, kind, _ in self.kernel.arguments if kind == "size")
         self._is_scalar = [p.scalar for p in manifest.parameters]

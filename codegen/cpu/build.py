@@ -10,7 +10,20 @@ from texpr.codegen.cpu.emit import CpuText
 from texpr.codegen.cpu.entry import CLOSER_LOOK, EntryText, emit_entry
 from texpr.codegen.manifest import Manifest
 from texpr.grammar.diagnostics import InternalError, TExprError, error, fail
+from texpr.grammar.records import dataclass
 from texpr.grammar.types import ELEMENT_TYPES, F64
+
+REFUSALS = (TypeError, ValueError, OverflowError)  # of an array of other strides or types, a number of 65 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The compiled way in of a kernel that nothing can stop behind it: `run` takes the arguments, of exactly these
+    `kinds`, and returns 0, or another number where nothing ran, as it did not where one of the `refusals` is raised."""
+
+    run: Callable[..., int]
+    kinds: tuple[type, ...]
+    refusals: tuple[type[Exception], ...] = REFUSALS
 
 
 class CpuKernel:
@@ -28,6 +41,13 @@ class CpuKernel:
         self._enter: Callable[..., Any] | None = scope.get("enter")
         self._kinds = kinds
 
+    @property
+    def entry(self) -> Entry | None:
+        """None where `bind_arguments` tells every call, or what data says may end one."""
+        if self._enter is None or self._kinds is None or self._checks:
+            return None
+        return Entry(self._enter, self._kinds)
+
     def __call__(self, *values: Any) -> None:
         self.run_converted([convert(value) for convert, value in zip(self._convert, values, strict=True)])
 
@@ -44,7 +64,7 @@ class CpuKernel:
             return False
         try:
             found = self._enter(*args)
-        except (TypeError, ValueError, OverflowError):  # an array of other strides or types, a number of 65 bits
+        except REFUSALS:
             return False
         code = found[0] if self._checks else found
         if code and code != CLOSER_LOOK:

@@ -1,5 +1,6 @@
 """The direct entry of target cpu: taken where it may be, and then the call means what it means without it."""
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,32 @@ def test_every_native_type_enters() -> None:
         scalar = True if name == "bool" else 1.0 if name.startswith("f") else 1
         assert took_entry(kernel, scalar, a, b), name
         assert b.tolist() == [1, 1]
+
+
+def test_a_usual_call_comes_through_one_frame_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the launcher does then is for calls that the entry refuses, or that data may end."""
+    kernel = compiled("kernel copy(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }", N=4)
+    a, b, long_way = np.ones(4, np.float32), np.zeros(4, np.float32), []
+    whole = type(kernel._launcher).__call__
+
+    def counted(self: Any, *args: Any, **kwargs: Any) -> None:
+        long_way.append(args)
+        whole(self, *args, **kwargs)
+
+    monkeypatch.setattr(type(kernel._launcher), "__call__", counted)
+    kernel(a, b)
+    assert b.tolist() == [1.0] * 4 and not long_way
+    kernel(a.view(Other), b)  # a subclass, and an argument by name
+    kernel(a, B=b)
+    with pytest.raises(TExprError, match="B has type f64 and needs f32"):
+        kernel(a, b.astype(np.float64))
+    assert len(long_way) == 3
+    again = pickle.loads(pickle.dumps(kernel))
+    again(2 * a, b)
+    assert b.tolist() == [2.0] * 4
+    gather = compiled("kernel g(R: i64[N], A: f32[N], B: f32[N]) { par N i { B[i] = A[R[i]] } }", N=4)
+    assert gather._entry is None  # of which a subscript may be outside
+
+
+class Other(np.ndarray[Any, Any]):
+    pass
