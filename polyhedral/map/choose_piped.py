@@ -132,7 +132,7 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
             yield product, tile
     if product.boxed and plain and len(product.row_loops) == 1:
         yield from ((product, t) for t in BY_TURNS if t.groups * t.columns * product.sums <= MOST_HELD)
-        yield from ((product, tile) for tile in high_tiles(product))
+        yield from ((own, tile) for own in _high(problem, region, product) for tile in high_tiles(own))
     extents = (*product.extents, *(par.extent for par in product.others))
     if not plain or not all(constant_value(extent) for extent in extents):
         return
@@ -145,6 +145,16 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
         for tile in tiles:
             if tile.columns * own.sums <= MOST_COLUMNS and _is_shared(problem, region, own, tile):
                 yield own, tile
+
+
+def _high(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[MatrixProduct]:
+    """The products whose tiles may be high; where columns lie along their side, and rows do not, the exchanged one:
+    its tiles have columns in smaller steps."""
+    yield product
+    if product.rows.k_contiguous and not product.columns.k_contiguous:
+        exchanged = matrix_product(problem, region, product.columns.index, crossed=True)
+        if exchanged is not None:
+            yield exchanged
 
 
 def _is_plain(product: MatrixProduct) -> bool:

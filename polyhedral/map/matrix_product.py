@@ -12,11 +12,15 @@ tensor map, whose rows are 16 bytes apart or a multiple of that; factors of othe
 where its array does: so what is summed is all of an array's dimension or whole steps of it, and rows and columns are
 all of the result's.
 
+Rows and columns may be exchanged: rows the side along which C is contiguous, as where few others are all of a tile's
+columns, or where j is best the rows of a tile, because B lies along it.
+
 Of several loops that are summed one goes in steps of 128 bytes, the others are places of a *window*, each with steps of
 its own. Then rows may be several indices, which the window moves over an array: boxes of all of them (`row_boxes.py`).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
@@ -82,8 +86,9 @@ class MatrixFactor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """A product of matrices. `main` is the output of the `epilogue` by which its sides are told, C its array: tiles of
-    it are boxes where it is `boxed`, else threads store its elements. Sums `beside` it have factors of the columns of
-    their own, and that of the rows in common."""
+    it are boxes where it is `boxed`, else threads store its elements; of an exchanged one, whose tiles `may_cross` to
+    boxes, which of both is for who asks. Sums `beside` it have factors of the columns of their own, and that of the
+    rows in common."""
 
     one: Contraction
     rows: MatrixFactor
@@ -92,6 +97,12 @@ class MatrixProduct:
     epilogue: Epilogue
     main: Output
     boxed: bool
+    may_cross: bool
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether rows, and not columns, are nearer to one another in the result."""
+        return self.rows.index in subscript_names(self.result[1][-1:])
 
     @property
     def result(self) -> Element:
@@ -206,10 +217,15 @@ class MatrixProduct:
         return tuple(par for par in self.one.nest.pars if par.index not in sides)
 
 
-def matrix_product(problem: Problem, region: Region, across: str | None = None) -> MatrixProduct | None:
+def matrix_product(
+    problem: Problem, region: Region, across: str | None = None, *, crossed: bool = False
+) -> MatrixProduct | None:
     """The product of matrices that a region is, for tensor cores of its target; None where it is none. Its rows are the
-    side of the index `across`, or where there is none the one for which tiles of the result are boxes."""
+    side of the index `across`, or where there is none the one for which tiles of the result are boxes. `crossed`: where
+    it is exchanged, its tiles are boxes all the same if they may be."""
     found = product_of_any_rows(problem, region, across=across)
+    if found is not None and crossed and found.may_cross:
+        found = replace(found, boxed=True)
     if found is None or found.turned or not all(are_units(problem, name) for name in found.arrays):
         return None
     return found
@@ -278,12 +294,16 @@ def _product(
             if len(beside) < len(others):
                 continue
             plain = not triangular or around.plain  # or threads know what there is
-            boxed = plain and _is_main(problem, output, rows, columns, boxes=boxes)
+            lies = _lies_in_boxes(problem, output, rows, columns, boxes=boxes)
             found = MatrixProduct(
-                one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed
-            )
+                one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output,
+                boxed=plain and lies and output.element[1][-1] == IndexVar(name=columns.index),
+                may_cross=lies and boxes and not triangular and _may_cross(problem, output, rows),
+            )  # fmt: skip
             every.append(found)
-    return min(every, key=lambda own: (len(own.turned), not own.boxed, not own.boxed and _is_turned(own)), default=None)
+    return min(
+        every, key=lambda own: (len(own.turned), not own.boxed, not own.boxed and own.is_exchanged), default=None
+    )
 
 
 def _is_told(nest: Boxed) -> bool:
@@ -291,11 +311,6 @@ def _is_told(nest: Boxed) -> bool:
     domain, indices = nest.domain, nest.indices
     ranges: Ranges = {index: (IndexVar(name=f"{index}#0"), IndexVar(name=f"{index}#1")) for index in indices}
     return domain is None or None not in (meets(domain, ranges), is_whole(domain, ranges))
-
-
-def _is_turned(product: MatrixProduct) -> bool:
-    """Whether rows, and not columns, are nearer to one another in the result."""
-    return product.rows.index in subscript_names(product.result[1][-1:])
 
 
 def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor | None) -> MatrixFactor | None:
@@ -308,14 +323,20 @@ def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor
     return columns if same and may_multiply(columns.factor.dtype, rows.factor.dtype) else None
 
 
-def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
-    """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
+def _may_cross(problem: Problem, output: Output, rows: MatrixFactor) -> bool:
+    """Whether boxes of an output have the rows of tiles, neighbours in it, as their columns: of 16 bits, which an
+    instruction exchanges."""
+    alone = len(rows.factor.side.loops) == 1 and output.element[1][-1] == IndexVar(name=rows.index)
+    return alone and output.dtype.bits == 16 and are_units(problem, output.element[0])
+
+
+def _lies_in_boxes(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
+    """Whether tiles of an output lie in boxes, whose dimensions are the sides of these factors."""
     loops = (*rows.factor.side.loops, *columns.factor.side.loops)
     sides = tuple(loop.index for loop in loops)
     if output.dtype not in RESULTS[rows.one.dtype] or not _is_boxed(problem, output.element, sides, boxes=boxes):
         return False
-    whole = not boxes or all(_ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
-    return whole and output.element[1][-1] == IndexVar(name=columns.index)
+    return not boxes or all(_ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
 
 
 def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[MatrixFactor | None, MatrixFactor | None]:

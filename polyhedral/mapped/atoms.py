@@ -235,6 +235,11 @@ def store_rows(dtype: DType) -> Atom:
     return store_matrices(dtype, WARP_MATRICES) if dtype.bits == 16 else store_pairs(dtype)
 
 
+def store_columns(dtype: DType) -> Atom:
+    """The same, columns of sums as rows of the tile."""
+    return store_matrices(dtype, WARP_MATRICES, transposed=True)
+
+
 def lies_apart(row_bytes: int) -> bool:
     """Whether of eight rows of so many bytes, one after another and under no swizzle, no more than two begin in the
     same banks."""
