@@ -254,7 +254,7 @@ def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Co
 
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
     """The call that stores a warp's rows of sums in a tile."""
-    if node.atom == store_columns(node.target.dtype):
+    if node.target.dtype.bits == 16 and node.atom == store_columns(node.target.dtype):
         return _columns_call(node, names, corner, number)
     columns, dtype, of_warp = _extent(node, 1), node.target.dtype, is_of_warp(names.buffer(node.source.buffer))
     if dtype.bits not in (16, 32, 64) or node.atom != (store_pairs if of_warp else store_rows)(dtype):

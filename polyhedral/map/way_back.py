@@ -280,11 +280,10 @@ class WayBack:
         of = {index: add(place, behind[index]) for index, place in first.items()}
         of[product.columns.index] = add(add(var(at.column), self.column), y)
         buffer, subscripts = product.result
-        wide = (at.y, const(self.panel))
-        over, to, boxes, place = ((at.x, const(WARP_ROWS)), wide), (x, y), (*box, wide), (row, y)
+        high, wide = (at.x, const(WARP_ROWS)), (at.y, const(self.panel))
         of_warp = add(multiply(const(WARP_ROWS), var(at.warp)), x)
-        if self.crossed:
-            over, to, boxes, place = (wide, over[0]), (y, of_warp), (wide, *box), (y, row)
+        over, boxes = ((wide, high), (wide, *box)) if self.crossed else ((high, wide), (*box, wide))
+        to, place = ((y, of_warp), (y, row)) if self.crossed else ((x, y), (row, y))
         source, at_row, at_column = self.sums, add(self.held, x), add(self.column, y)
         if self.kept is not None:
             source, at_row, at_column = self.kept, of_warp, y
@@ -338,9 +337,8 @@ class WayBack:
 
     def _rows(self, groups: int) -> str:
         dtype = self.product.result_dtype
-        shape = (groups, GROUP_WARPS, self.slots, WARP_ROWS, self.panel)
-        if self.crossed:
-            shape = (groups, self.slots, self.panel, GROUP_ROWS)
+        of_warp = (groups, GROUP_WARPS, self.slots, WARP_ROWS, self.panel)
+        shape = (groups, self.slots, self.panel, GROUP_ROWS) if self.crossed else of_warp
         row = shape[-1] * dtype.size_bytes
         layout = row_major(shape) if lies_apart(row) else canonical(swizzled(shape, dtype.size_bytes, row))
         wanted, reason = f"{self.product.result[0]}_rows", "sums on their way back"
