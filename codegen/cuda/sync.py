@@ -48,7 +48,7 @@ from texpr.polyhedral.mapped.sync import (
     WaitGroup,
 )
 from texpr.polyhedral.mapped.tree import Last, Part, Parts
-from texpr.polyhedral.target import REGISTERS
+from texpr.polyhedral.target import REGISTERS, WARPGROUP
 
 MAX_REASONS = 6  # that the comment of one barrier gives; the first are those of no other barrier
 MAX_WIDTH = 100  # of a call with its reason behind it
@@ -226,6 +226,8 @@ class Syncs:
                 arrive = "arrive_relaxed" if node.relaxed else "arrive"
                 calls = {Action.ARRIVE: (arrive,), Action.WAIT: ("wait",), Action.BOTH: (arrive, "wait")}
                 return " ".join(f"tx::cluster_{call}();" for call in calls[node.action])
+            case Barrier(scope=Scope.WARPGROUP, parts=(), action=Action.BOTH, name=""):
+                return f"tx::sync_warpgroup<{self.named[(), Scope.WARPGROUP]}>();"
             case Barrier(scope=Scope.BLOCK, action=Action.BOTH | Action.ARRIVE):
                 parts = node.parts or tuple(self.warps) or ("",)
                 count = sum(self.warps.get(part, stand.warps) for part in parts) * stand.warp_size
@@ -314,7 +316,7 @@ def _end(ends: Sequence[End], stand: Stand) -> End:
 
 def _named(facts: LaunchFacts) -> dict[tuple[tuple[str, ...], str], int]:
     """The numbers of barriers of some parts, of those with names, and of the last blocks' parts, from 1 on in text
-    order."""
+    order, and behind them of those of warpgroups."""
     found: dict[tuple[tuple[str, ...], str], int] = {}
     for spot in facts.places:
         inside = any(isinstance(around, Parts) for around in spot.around)
@@ -324,8 +326,12 @@ def _named(facts: LaunchFacts) -> dict[tuple[tuple[str, ...], str], int]:
             continue
         if spot.node.parts or spot.node.name or spot.node.action is not Action.BOTH or inside:
             found.setdefault((spot.node.parts, spot.node.name), len(found) + 1)
-    if len(found) > NAMED_BARRIERS:
-        what = f"{len(found)} barriers of parts of a block, which has {NAMED_BARRIERS},"
+    count = len(found)
+    if any(isinstance(node, Barrier) and node.scope is Scope.WARPGROUP for node in facts.nodes):
+        found[(), Scope.WARPGROUP] = count + 1  # one for each of the block's
+        count += facts.launch.threads // (WARPGROUP * facts.planned.program.target.warp_size)
+    if count > NAMED_BARRIERS:
+        what = f"{count} barriers of parts of a block, which has {NAMED_BARRIERS},"
         raise fail("E0502", f"{what} are not emitted for CUDA", facts.launch.span)
     return found
 
@@ -359,7 +365,7 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
                 yield "texpr/look_back.cuh"
             case AfterLaunch() | TriggerNext():
                 yield "texpr/dependent.cuh"
-            case Barrier(scope=Scope.BLOCK):
+            case Barrier(scope=Scope.BLOCK | Scope.WARPGROUP):
                 yield barriers
             case Close() | WaitGroup() | Fence():
                 yield "texpr/group.cuh"

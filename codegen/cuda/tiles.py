@@ -36,6 +36,7 @@ from texpr.polyhedral.mapped.atoms import (
     lies_apart,
     load_blocks,
     mma_blocks,
+    store_columns,
     store_pairs,
     store_rows,
     warp_sums,
@@ -253,6 +254,8 @@ def _place(view: View, side: str, k: str, count: int, names: TileNames, node: Co
 
 def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
     """The call that stores a warp's rows of sums in a tile."""
+    if node.target.dtype.bits == 16 and node.atom == store_columns(node.target.dtype):
+        return _columns_call(node, names, corner, number)
     columns, dtype, of_warp = _extent(node, 1), node.target.dtype, is_of_warp(names.buffer(node.source.buffer))
     if dtype.bits not in (16, 32, 64) or node.atom != (store_pairs if of_warp else store_rows)(dtype):
         raise _refused(node, f"the instruction {node.atom.name}")
@@ -272,10 +275,33 @@ def unload_call(node: Unload, names: TileNames, corner: Corner, number: Number) 
         what = f"store_pairs<{storage_type(dtype)}, {columns}>"
         return f"tx::{what}({own}, {first}, {names.sums(node.source.buffer)}, {row}, {column});"
     what = f"store_rows<{storage_type(dtype)}, {columns}>" if dtype.bits == 16 else f"store_pairs<{columns}>"
-    held = names.sums(node.source.buffer)
-    if constant_value(names.buffer(node.source.buffer).shape[0]) != ROWS:
-        held += f".block[{number(_whole(_corner(node.source, node)[0])).text}]"
+    sums = names.buffer(node.source.buffer)
+    held = f"{names.sums(sums.name)}{_block(sums, _corner(node.source, node)[0], number)}"
     return f"tx::{what}({own}, {first}, {held}, {column});"
+
+
+def _columns_call(node: Unload, names: TileNames, corner: Corner, number: Number) -> str:
+    """The call that stores a warp's rows of sums in a tile whose rows are their columns."""
+    tile, columns, dtype = names.buffer(node.target.buffer), _extent(node, 0), node.target.dtype
+    row_bytes, xor = (constant_value(tile.shape[-1]) or 0) * dtype.size_bytes, tile.layout.xor
+    if is_of_warp(names.buffer(node.source.buffer)) or _extent(node, 1) != WARP_ROWS or columns % WARP_ROWS:
+        raise _refused(node, "other boxes than a warp's rows, 16 columns at a time")
+    if row_bytes != ROW_BYTES[-1] or xor is None or xor.bits != SWIZZLES[row_bytes]:
+        raise _refused(node, f"{tile.name} otherwise than under a swizzle of its rows, of {ROW_BYTES[-1]} bytes")
+    column, row = (name for name, _ in node.over)
+    if [_steps(s, row, column) for s in node.source.subscripts] != [(1, 0), (0, 1)]:
+        raise _refused(node, f"{node.source.buffer} at other places than its rows and columns")
+    at, first_column = _corner(node.source, node)
+    *rows, place = _corner(node.target, node)
+    own, first = corner(replace(node.target, subscripts=(*rows, ZERO)), True)
+    held = f"{names.sums(node.source.buffer)}{_block(names.buffer(node.source.buffer), at, number)}"
+    what = f"store_columns<{storage_type(dtype)}, {columns}>"
+    return f"tx::{what}({own}, {first}, {number(place).text}, {held}, {number(first_column).text});"
+
+
+def _block(sums: MappedBuffer, row: IndexExpr, number: Number) -> str:
+    """Which 64 rows of sums a row is among, where there are more."""
+    return "" if constant_value(sums.shape[0]) == ROWS else f".block[{number(_whole(row)).text}]"
 
 
 def _whole(row: IndexExpr) -> IndexExpr:

@@ -1,6 +1,8 @@
 """The first candidate of a product of matrices on tensor cores: the tiles that are done soonest.
 
-    bf16 8192 x 8192 x 8192     tiles of 128 x 256, two blocks a cluster, 4 stages, 132 blocks that stay
+    bf16 8192 x 8192 x 8192     tiles of 256 x 208, two blocks a cluster, 3 stages, 132 blocks that stay; of j by i,
+                                where B lies along j
+    bf16 4096 x 4096 x 4096     tiles of 128 x 256, two blocks a cluster, 4 stages
     bf16 1000 x 1304 x 2056     tiles of 64 x 192, four blocks a cluster, 6 stages: one wave
     bf16 1536 x 1536 x 1536     tiles of 192 x 96: one wave of 128
     bf16 2304 x 2304 x 2304     a wave of tiles of 128 x 192, and behind it the rows from 1408 on in tiles of 128 x 128
@@ -28,11 +30,12 @@ from texpr.grammar.permissions import may_use_tf32, stages_of
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import F32
 from texpr.grammar.walk import walk
-from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product, row_strides
+from texpr.polyhedral.map.matrix_product import STEP_BYTES, MatrixFactor, MatrixProduct, matrix_product
 from texpr.polyhedral.map.multiplied import paired_columns
 from texpr.polyhedral.map.piped_fits import MOST_COLUMNS, MOST_GROUPS, MOST_HELD, most_groups, piped_bytes, piped_fault
 from texpr.polyhedral.map.piped_tiles import BY_TURNS, FEW, SPLIT, SPLITS, STREAMED, TILES, Tile, high_tiles
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.product_boxes import row_strides
 from texpr.polyhedral.map.staged import asked_stages
 from texpr.polyhedral.map.tile_turns import best_band
 from texpr.polyhedral.map.uses import memory_of
@@ -132,7 +135,7 @@ def _tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator
             yield product, tile
     if product.boxed and plain and len(product.row_loops) == 1:
         yield from ((product, t) for t in BY_TURNS if t.groups * t.columns * product.sums <= MOST_HELD)
-        yield from ((product, tile) for tile in high_tiles(product))
+        yield from high_tiles(problem, region, product)
     extents = (*product.extents, *(par.extent for par in product.others))
     if not plain or not all(constant_value(extent) for extent in extents):
         return

@@ -50,9 +50,9 @@ from texpr.polyhedral.map.contracted_tiles import bringing
 from texpr.polyhedral.map.contraction import Factor, contracted_nest, contraction
 from texpr.polyhedral.map.copied import Copies
 from texpr.polyhedral.map.kept import Kept
-from texpr.polyhedral.map.matrix_product import UNIT_BYTES, are_units
 from texpr.polyhedral.map.merged import accesses as accesses_of
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.product_boxes import UNIT_BYTES, are_units
 from texpr.polyhedral.map.product_forms import by_boxes, product_of
 from texpr.polyhedral.map.ringed_fits import is_piecewise
 from texpr.polyhedral.mapped.atoms import FACTORS, lies_along_k

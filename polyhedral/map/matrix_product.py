@@ -12,37 +12,38 @@ tensor map, whose rows are 16 bytes apart or a multiple of that; factors of othe
 where its array does: so what is summed is all of an array's dimension or whole steps of it, and rows and columns are
 all of the result's.
 
+Rows and columns may be exchanged: rows the side along which C is contiguous, as where few others are all of a tile's
+columns, or where j is best the rows of a tile, because B lies along it.
+
 Of several loops that are summed one goes in steps of 128 bytes, the others are places of a *window*, each with steps of
 its own. Then rows may be several indices, which the window moves over an array: boxes of all of them (`row_boxes.py`).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from texpr.grammar.ast import Condition, Gather, IndexExpr, IndexVar, Leaf, Par, Seq, SizeVar, Stmt, Subscript
-from texpr.grammar.index.expr import ONE, ceildiv, const, constant_value, multiply, names, substitute
+from texpr.grammar.index.expr import ceildiv, const, constant_value, multiply, substitute
 from texpr.grammar.index.interval import Ranges, least, most
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import BF16, F16, F32, F64, I32, DType
 from texpr.polyhedral.facts import size_ranges
-from texpr.polyhedral.layout.normal import strides
 from texpr.polyhedral.map.beside import sums_beside
 from texpr.polyhedral.map.contraction import Contraction, Factor, contracted_nest
 from texpr.polyhedral.map.epilogue import Epilogue, Output, epilogue
 from texpr.polyhedral.map.multiplied import are_multiplied, most_summed
 from texpr.polyhedral.map.problem import Problem, Region
+from texpr.polyhedral.map.product_boxes import MAX_RANK, are_units, ends_with, is_boxed, may_cross
 from texpr.polyhedral.map.row_boxes import RowBoxes, best_sizes, is_windowed
 from texpr.polyhedral.map.side import Side
 from texpr.polyhedral.map.triangle import Boxed, is_whole, meets
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.mapped.atoms import F8, SM_80, SM_90A, lies_along_k, may_multiply
-from texpr.polyhedral.mapped.candidate import address_of
 from texpr.polyhedral.mapped.piped import GROUP_ROWS
 from texpr.polyhedral.walk import subscript_names
 
-UNIT_BYTES = 16  # of the rows of a tensor map
-MAX_RANK = 5  # of a tensor map
 STEP_BYTES = 128  # of each row of a factor in a step
 RESULTS = {
     F64: (F64,),
@@ -82,8 +83,9 @@ class MatrixFactor:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """A product of matrices. `main` is the output of the `epilogue` by which its sides are told, C its array: tiles of
-    it are boxes where it is `boxed`, else threads store its elements. Sums `beside` it have factors of the columns of
-    their own, and that of the rows in common."""
+    it are boxes where it is `boxed`, else threads store its elements; of an exchanged one, whose tiles `may_cross` to
+    boxes, which of both is for who asks. Sums `beside` it have factors of the columns of their own, and that of the
+    rows in common."""
 
     one: Contraction
     rows: MatrixFactor
@@ -92,6 +94,12 @@ class MatrixProduct:
     epilogue: Epilogue
     main: Output
     boxed: bool
+    may_cross: bool
+
+    @property
+    def is_exchanged(self) -> bool:
+        """Whether rows, and not columns, are nearer to one another in the result."""
+        return self.rows.index in subscript_names(self.result[1][-1:])
 
     @property
     def result(self) -> Element:
@@ -206,10 +214,15 @@ class MatrixProduct:
         return tuple(par for par in self.one.nest.pars if par.index not in sides)
 
 
-def matrix_product(problem: Problem, region: Region, across: str | None = None) -> MatrixProduct | None:
+def matrix_product(
+    problem: Problem, region: Region, across: str | None = None, *, crossed: bool = False
+) -> MatrixProduct | None:
     """The product of matrices that a region is, for tensor cores of its target; None where it is none. Its rows are the
-    side of the index `across`, or where there is none the one for which tiles of the result are boxes."""
+    side of the index `across`, or where there is none the one for which tiles of the result are boxes. `crossed`: where
+    it is exchanged, its tiles are boxes all the same if they may be."""
     found = product_of_any_rows(problem, region, across=across)
+    if found is not None and crossed and found.may_cross:
+        found = replace(found, boxed=True)
     if found is None or found.turned or not all(are_units(problem, name) for name in found.arrays):
         return None
     return found
@@ -278,12 +291,16 @@ def _product(
             if len(beside) < len(others):
                 continue
             plain = not triangular or around.plain  # or threads know what there is
-            boxed = plain and _is_main(problem, output, rows, columns, boxes=boxes)
+            lies = _lies_in_boxes(problem, output, rows, columns, boxes=boxes)
             found = MatrixProduct(
-                one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output, boxed=boxed
-            )
+                one=one, rows=rows, columns=columns, beside=tuple(beside), epilogue=around, main=output,
+                boxed=plain and lies and output.element[1][-1] == IndexVar(name=columns.index),
+                may_cross=lies and boxes and not triangular and may_cross(problem, output, rows.factor.side),
+            )  # fmt: skip
             every.append(found)
-    return min(every, key=lambda own: (len(own.turned), not own.boxed, not own.boxed and _is_turned(own)), default=None)
+    return min(
+        every, key=lambda own: (len(own.turned), not own.boxed, not own.boxed and own.is_exchanged), default=None
+    )
 
 
 def _is_told(nest: Boxed) -> bool:
@@ -291,11 +308,6 @@ def _is_told(nest: Boxed) -> bool:
     domain, indices = nest.domain, nest.indices
     ranges: Ranges = {index: (IndexVar(name=f"{index}#0"), IndexVar(name=f"{index}#1")) for index in indices}
     return domain is None or None not in (meets(domain, ranges), is_whole(domain, ranges))
-
-
-def _is_turned(product: MatrixProduct) -> bool:
-    """Whether rows, and not columns, are nearer to one another in the result."""
-    return product.rows.index in subscript_names(product.result[1][-1:])
 
 
 def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor | None) -> MatrixFactor | None:
@@ -308,14 +320,13 @@ def _beside(rows: MatrixFactor, first: MatrixFactor | None, second: MatrixFactor
     return columns if same and may_multiply(columns.factor.dtype, rows.factor.dtype) else None
 
 
-def _is_main(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
-    """Whether tiles of an output are boxes, of which rows and columns are the sides of these factors."""
+def _lies_in_boxes(problem: Problem, output: Output, rows: MatrixFactor, columns: MatrixFactor, *, boxes: bool) -> bool:
+    """Whether tiles of an output lie in boxes, whose dimensions are the sides of these factors."""
     loops = (*rows.factor.side.loops, *columns.factor.side.loops)
     sides = tuple(loop.index for loop in loops)
-    if output.dtype not in RESULTS[rows.one.dtype] or not _is_boxed(problem, output.element, sides, boxes=boxes):
+    if output.dtype not in RESULTS[rows.one.dtype] or not is_boxed(problem, output.element, sides, boxes=boxes):
         return False
-    whole = not boxes or all(_ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
-    return whole and output.element[1][-1] == IndexVar(name=columns.index)
+    return not boxes or all(ends_with(problem, output.element, loop.index, loop.extent) for loop in loops)
 
 
 def _factors(problem: Problem, one: Contraction, *, boxes: bool) -> tuple[MatrixFactor | None, MatrixFactor | None]:
@@ -337,10 +348,10 @@ def _factor(problem: Problem, one: Contraction, factor: Factor, deep: Seq, *, bo
     if factor.side.joins:
         if len(factor.element[1]) > MAX_RANK or not is_windowed(problem, factor, summed):
             return None
-    elif factor.where is not None or not _is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
+    elif factor.where is not None or not is_boxed(problem, factor.element, (factor.side.index, summed), boxes=boxes):
         return None
     whole = not boxes or linear(extent).is_multiple(STEP_BYTES // factor.dtype.size_bytes, problem.divisors)
-    if not whole and not _ends_with(problem, factor.element, summed, extent):
+    if not whole and not ends_with(problem, factor.element, summed, extent):
         return None
     deepest = factor.element[1][-1] == IndexVar(name=summed)
     return MatrixFactor(one=one, factor=factor, summed=summed, k_contiguous=deepest)
@@ -350,49 +361,6 @@ def in_terms(subscript: Subscript, of: Mapping[str, IndexExpr]) -> Subscript:
     """A subscript of a box with what stands for some indices."""
     assert not isinstance(subscript, Gather), "a box"
     return substitute(subscript, lambda leaf: of.get(leaf.name))
-
-
-def _ends_with(problem: Problem, element: Element, index: str, extent: IndexExpr) -> bool:
-    """Whether an index, which is a subscript by itself, goes over all of its dimension."""
-    buffer, subscripts = element
-    return problem.kernel.buffer(buffer).shape[subscripts.index(IndexVar(name=index))] == extent
-
-
-def _is_boxed(problem: Problem, element: Element, indices: tuple[str, ...], *, boxes: bool) -> bool:
-    """Whether some indices are a subscript each, one of them the last, of which neighbours lie side by side."""
-    buffer, subscripts = element
-    if len(subscripts) < 2 or (boxes and len(subscripts) > MAX_RANK) or any(isinstance(s, Gather) for s in subscripts):
-        return False
-    plain: list[IndexExpr] = [s for s in subscripts if not isinstance(s, Gather)]
-    alone = [s.name for s in plain if isinstance(s, IndexVar) and s.name in indices]
-    mixed = [s for s in plain if not (isinstance(s, IndexVar) and s.name in indices) and names(s) & set(indices)]
-    if (
-        sorted(alone) != sorted(indices)
-        or mixed
-        or not isinstance(plain[-1], IndexVar)
-        or plain[-1].name not in indices
-    ):
-        return False
-    return _strides(problem, buffer)[-1:] == (ONE,)
-
-
-def _strides(problem: Problem, buffer: str) -> tuple[IndexExpr, ...]:
-    layout = problem.layouts.get(buffer)
-    return (strides(layout) or ()) if layout is not None else ()
-
-
-def row_strides(problem: Problem, buffer: str) -> tuple[IndexExpr, ...]:
-    """How far apart rows begin, along each dimension but the last."""
-    return _strides(problem, buffer)[:-1]
-
-
-def are_units(problem: Problem, buffer: str) -> bool:
-    """Whether rows lie as tensor maps have them."""
-    array = problem.kernel.buffer(buffer)
-    unit, begins = UNIT_BYTES // array.dtype.size_bytes, problem.divisors.get(address_of(buffer).name, array.align)
-    return begins % UNIT_BYTES == 0 and all(
-        linear(step).is_multiple(unit, problem.divisors) for step in row_strides(problem, buffer)
-    )
 
 
 def is_some(problem: Problem, extent: IndexExpr) -> bool:

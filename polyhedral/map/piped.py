@@ -74,7 +74,7 @@ OTHERS = 30  # of them for indices and addresses
 
 def build_piped(draft: Draft, region: Region, choice: Piped) -> Launch:
     """A band of products of matrices."""
-    product = matrix_product(draft.problem, region, choice.across)
+    product = matrix_product(draft.problem, region, choice.across, crossed=choice.high > 1)
     assert product is not None, "the candidate fits"
     nest, ranges = product.one.nest, region.nest[1]
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)

@@ -33,7 +33,8 @@ WORD_BYTES = 16  # of a slot of a pipe
 
 def piped_fault(problem: Problem, region: Region, choice: Piped) -> str | None:
     """What does not fit, None where all does; where locals may lie, others say."""
-    product = matrix_product(problem, region, choice.across) or matrix_product(problem, region)
+    own = matrix_product(problem, region, choice.across, crossed=choice.high > 1)
+    product = own or matrix_product(problem, region)
     if product is None:
         return "no product of matrices that tensor cores of sm_90a take, in rows of multiples of 16 bytes"
     if choice.begin:

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from texpr.grammar.records import dataclass
-from texpr.polyhedral.map.matrix_product import MatrixProduct
+from texpr.polyhedral.map.matrix_product import MatrixProduct, matrix_product
 from texpr.polyhedral.map.piped_fits import MOST_ALONE, MOST_COLUMNS, column_step, is_high
+from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.way_back import PANEL
 from texpr.polyhedral.mapped.piped import GROUP_ROWS
 
@@ -60,9 +61,17 @@ STREAMED = tuple(
 )
 
 
-def high_tiles(product: MatrixProduct) -> Iterator[Tile]:
+def high_tiles(problem: Problem, region: Region, product: MatrixProduct) -> Iterator[tuple[MatrixProduct, Tile]]:
     """Tiles of 256 rows, of which each of two warpgroups has 128: of which fewer bytes come for a product than of any
-    with as many sums in registers."""
+    with as many sums in registers. Where columns lie along their side, and rows do not, those of the exchanged product
+    have columns in smaller steps."""
+    across = product.rows.k_contiguous and not product.columns.k_contiguous
+    exchanged = matrix_product(problem, region, product.columns.index, crossed=True) if across else None
+    for own in (product, *((exchanged,) if exchanged is not None else ())):
+        yield from ((own, tile) for tile in _high(own))
+
+
+def _high(product: MatrixProduct) -> Iterator[Tile]:
     if not (is_high(product) and product.epilogue.plain and product.dtype.bits == 16):
         return
     most, step = MOST_ALONE // 2 // product.sums, column_step(product)

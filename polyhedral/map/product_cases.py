@@ -21,9 +21,9 @@ from texpr.grammar.types import F64
 from texpr.polyhedral.map.choose_cases import CallCase
 from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.laid import with_rows
-from texpr.polyhedral.map.matrix_product import UNIT_BYTES, row_strides
 from texpr.polyhedral.map.multiplied import LEAST_SUMMED
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.product_boxes import UNIT_BYTES, row_strides
 from texpr.polyhedral.map.product_forms import product_as_it_is, product_of
 from texpr.polyhedral.mapped.candidate import address_of
 

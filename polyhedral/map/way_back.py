@@ -5,6 +5,11 @@ for chunk < 4                                       64 columns each
   wait (bulk, all but 1, read) ;  barrier (warp)    the slot is free again
   d[group, warp, chunk % 2, x, y] = c[16*warp + x, 64*chunk + y], rounded, by stmatrix
   fence ;  barrier (warp) ;  C[…] from d            by one lane, while the next chunk is rounded
+
+Where rows and columns are exchanged, what lies side by side in C is a column of the sums of four warps:
+
+  d[group, chunk % 2, y, 16*warp + x] = c[16*warp + x, 208*chunk + y], rounded, by stmatrix.trans
+  fence ;  barrier (warpgroup) ;  C[…] from d       boxes of 64 by 208
 """
 
 import math
@@ -30,7 +35,7 @@ from texpr.polyhedral.map.row_parts import RowParts
 from texpr.polyhedral.map.tile_rows import TileRows
 from texpr.polyhedral.map.triangle import is_whole
 from texpr.polyhedral.mapped.access import Completion
-from texpr.polyhedral.mapped.atoms import lies_apart, store_rows, wgmma_sums
+from texpr.polyhedral.mapped.atoms import lies_apart, store_columns, store_rows, wgmma_sums
 from texpr.polyhedral.mapped.operators import Copy, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.piped import GROUP_ROWS, Piped
@@ -90,6 +95,8 @@ class WayBack:
     ) -> None:
         self.draft, self.product, self.at, self.rows, self.all, self.sums = draft, product, at, rows, sums, sums[0]
         self.made, self.blocks, self.slots = made, choice.blocks, choice.slots
+        self.crossed = product.boxed and product.is_exchanged
+        self.together = Scope.WARPGROUP if self.crossed else Scope.WARP  # who fills a box
         columns = choice.tile[choice.along] // choice.split
         self.span, result = product.stored.span, product.result_dtype
         self.panel = row_bytes(product, columns) // result.size_bytes if product.boxed else math.gcd(columns, PANEL)
@@ -119,7 +126,7 @@ class WayBack:
         again = False
         self.rounded = ""
         if product.boxed:
-            self.settled = (first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
+            self.settled = (self._first(WaitGroup(kind=GroupKind.BULK, until=Until.READ)),)
             again = self.blocks * columns > self.slots * self.panel
             boxes = self._in_boxes(choice.groups, finish if by_threads and domain is None else None, again=again)
 
@@ -153,9 +160,10 @@ class WayBack:
         }
 
     def _order(
-        self, source: str, sink: str, buffer: str, hazard: Hazard, after: str | None = None, by: int = 1
-    ) -> None:
-        self.orders.append(order(source, sink, buffer, hazard, Scope.WARP, self.span, after, by))
+        self, source: str, sink: str, buffer: str, hazard: Hazard, after: str | None = None, by: int = 1,
+        scope: Scope = Scope.WARP,
+    ) -> None:  # fmt: skip
+        self.orders.append(order(source, sink, buffer, hazard, scope, self.span, after, by))
 
     # ---- in registers ----
 
@@ -265,29 +273,33 @@ class WayBack:
         send = fresh(f"{id}_out")
         rows = self._rows(groups)
         x, y = var(at.x), var(at.y)
-        slot = (var(at.group), var(at.warp), combine(IndexOp.MOD, var(at.chunk), const(self.slots)))
-        box, row, behind = self.rows.box(draft.names, at.x, WARP_ROWS)
-        first = self.rows.first_of(self.corner, var(at.warp), WARP_ROWS)
+        warps, piece, count = ((var(at.warp),), var(at.warp), WARP_ROWS) if not self.crossed else ((), ZERO, GROUP_ROWS)
+        slot = (var(at.group), *warps, combine(IndexOp.MOD, var(at.chunk), const(self.slots)))
+        box, row, behind = self.rows.box(draft.names, at.x, count)
+        first = self.rows.first_of(self.corner, piece, count)
         of = {index: add(place, behind[index]) for index, place in first.items()}
         of[product.columns.index] = add(add(var(at.column), self.column), y)
         buffer, subscripts = product.result
-        over = ((at.x, const(WARP_ROWS)), (at.y, const(self.panel)))
+        high, wide = (at.x, const(WARP_ROWS)), (at.y, const(self.panel))
+        of_warp = add(multiply(const(WARP_ROWS), var(at.warp)), x)
+        over, boxes = ((wide, high), (wide, *box)) if self.crossed else ((high, wide), (*box, wide))
+        to, place = ((y, of_warp), (y, row)) if self.crossed else ((x, y), (row, y))
         source, at_row, at_column = self.sums, add(self.held, x), add(self.column, y)
         if self.kept is not None:
-            source, at_row, at_column = self.kept, add(multiply(const(WARP_ROWS), var(at.warp)), x), y
+            source, at_row, at_column = self.kept, of_warp, y
         unload = Unload(
             id=lay,
             source=view(draft, source, at_row, at_column),
-            target=view(draft, rows, *slot, x, y),
+            target=view(draft, rows, *slot, *to),
             over=over,
-            atom=store_rows(product.result_dtype),
+            atom=(store_columns if self.crossed else store_rows)(product.result_dtype),
             span=self.span,
         )
         out = Copy(
             id=send,
-            source=view(draft, rows, *slot, row, y),
+            source=view(draft, rows, *slot, *place),
             target=view(draft, buffer, *(in_terms(s, of) for s in subscripts)),
-            over=(*box, (at.y, const(self.panel))),
+            over=boxes,
             completion=Completion.BULK,
             clipped=True,
             span=self.span,
@@ -299,28 +311,35 @@ class WayBack:
                     self._order(lay, finish.last, source, Hazard.ANTI, loop)
             for reader, name in finish.reads:
                 if name == buffer:
-                    self._order(reader, send, name, Hazard.ANTI)
+                    self._order(reader, send, name, Hazard.ANTI, scope=self.together)
         if self.kept is None:
             self._order(self.made[0], lay, self.sums, Hazard.FLOW)
-        self._order(lay, send, rows, Hazard.FLOW)
-        self._order(send, lay, rows, Hazard.ANTI, at.chunk, self.slots)
+        self._order(lay, send, rows, Hazard.FLOW, scope=self.together)
+        self._order(send, lay, rows, Hazard.ANTI, at.chunk, self.slots, scope=self.together)
         for loop in (at.block, at.turn) if self.blocks > 1 else (at.turn,):
-            self._order(send, lay, rows, Hazard.ANTI, loop)
-        together = Barrier(scope=Scope.WARP, action=Action.BOTH)
-        free = first_lane(at.lane, WaitGroup(kind=GroupKind.BULK, behind=self.slots - 1, until=Until.READ))
+            self._order(send, lay, rows, Hazard.ANTI, loop, scope=self.together)
+        together = Barrier(scope=self.together, action=Action.BOTH)
+        free = self._first(WaitGroup(kind=GroupKind.BULK, behind=self.slots - 1, until=Until.READ))
         return (
             *((free,) if again else ()),
             together,
             unload,
             Fence(kind=FenceKind.ASYNC_PROXY),
             together,
-            first_lane(at.lane, out, Close(kind=GroupKind.BULK)),
+            self._first(out, Close(kind=GroupKind.BULK)),
         )
+
+    def _first(self, *body: Node) -> Guard:
+        """The first lane of those who fill a box together: of a warp, or of the first one."""
+        warps = (var(self.at.warp),) if self.crossed else ()
+        firsts = [Compare(op=CompareOp.EQ, left=index, right=ZERO) for index in (*warps, var(self.at.lane))]
+        return Guard(condition=conjunction(firsts), body=body)
 
     def _rows(self, groups: int) -> str:
         dtype = self.product.result_dtype
-        shape = (groups, GROUP_WARPS, self.slots, WARP_ROWS, self.panel)
-        row = self.panel * dtype.size_bytes
+        of_warp = (groups, GROUP_WARPS, self.slots, WARP_ROWS, self.panel)
+        shape = (groups, self.slots, self.panel, GROUP_ROWS) if self.crossed else of_warp
+        row = shape[-1] * dtype.size_bytes
         layout = row_major(shape) if lies_apart(row) else canonical(swizzled(shape, dtype.size_bytes, row))
         wanted, reason = f"{self.product.result[0]}_rows", "sums on their way back"
         return self.draft.local(wanted, dtype, Memory.SHARED, layout, reason, align=ALIGN_BYTES, span=self.span)

@@ -208,15 +208,15 @@ def _kinds(dtype: DType, other: DType) -> str:
 def load_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Atom:
     """1, 2 or 4 matrices of 8 x 8 elements of 16 bits from shared memory; each row of 16 bytes lies anywhere."""
     tile, held = _matrices(dtype, count, transposed)
-    wrapper = ("mma", f"load_matrices<{str(transposed).lower()}>")
-    return _atom(f"ldmatrix.x{count} {dtype}", Team.WARP, SM_80, wrapper, source=tile, target=held)
+    name, wrapper = f"ldmatrix.x{count}{'.trans' * transposed}", f"load_matrices<{str(transposed).lower()}>"
+    return _atom(f"{name} {dtype}", Team.WARP, SM_80, ("mma", wrapper), source=tile, target=held)
 
 
 def store_matrices(dtype: DType, count: int, *, transposed: bool = False) -> Atom:
     """The same from registers into shared memory."""
     tile, held = _matrices(dtype, count, transposed)
-    wrapper = ("mma", f"store_matrices<{str(transposed).lower()}>")
-    return _atom(f"stmatrix.x{count} {dtype}", Team.WARP, SM_90, wrapper, source=held, target=tile)
+    name, wrapper = f"stmatrix.x{count}{'.trans' * transposed}", f"store_matrices<{str(transposed).lower()}>"
+    return _atom(f"{name} {dtype}", Team.WARP, SM_90, ("mma", wrapper), source=held, target=tile)
 
 
 def store_pairs(dtype: DType) -> Atom:
@@ -233,6 +233,11 @@ def store_pairs(dtype: DType) -> Atom:
 def store_rows(dtype: DType) -> Atom:
     """The way of a warp's sums to shared memory, rounded to a type."""
     return store_matrices(dtype, WARP_MATRICES) if dtype.bits == 16 else store_pairs(dtype)
+
+
+def store_columns(dtype: DType) -> Atom:
+    """The same of 16 bits, columns of sums as rows."""
+    return store_matrices(dtype, WARP_MATRICES, transposed=True)
 
 
 def lies_apart(row_bytes: int) -> bool:

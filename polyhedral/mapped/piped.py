@@ -21,7 +21,8 @@ class Piped:
 
     `tile`: the rows (`across`) and columns (`along`) of a block's tile. `cluster` blocks, one below the other, share
     the tiles of the columns' factor, of which each brings its part to all; or `abreast` of them, side by side, those of
-    the rows' factor. The launch has so many `persistent` blocks, which stay for several tiles; these come in bands of
+    the rows' factor. Where neighbours of the result lie along the rows, tiles go back in boxes across if they are high,
+    else by threads. The launch has so many `persistent` blocks, which stay for several tiles; these come in bands of
     `band` clusters, column after column. `box`: of rows that are several indices, `across` the last of them, how many
     values of each 64 rows have, powers of two.
 

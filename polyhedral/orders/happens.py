@@ -46,6 +46,7 @@ from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.shortened import shortened
 from texpr.polyhedral.orders.trace import Event, Fault, likeness, unrolled
 from texpr.polyhedral.program import Hazard
+from texpr.polyhedral.target import WARPGROUP
 
 MOST_DOUBLED = 12  # sizes, where facts ask for large ones
 ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLaunch)
@@ -177,10 +178,13 @@ Asked = tuple[int, int, Fault]
 
 
 def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
-    """Points of all pairs of instances that orders relate, on all pairs of threads, of one warp where an order is."""
+    """Points of all pairs of instances that orders relate, on all pairs of threads, of one warp or warpgroup where an
+    order is."""
     warp = points.trace.program.target.warp_size
+    widths = {Scope.WARP: warp, Scope.WARPGROUP: WARPGROUP * warp}
     for number, launch in enumerate(every):
         for order in _orders(launch, points.trace.program.buffers):
+            width = widths.get(order.scope)
             fault = Fault(f"nothing orders {order.source} before {order.sink} on {order.buffer}", order.sink_span)
             for source, sinks in _pairs(points, order, number):
                 then: dict[
@@ -192,7 +196,7 @@ def _asked(points: Points, every: Sequence[Launch]) -> Iterator[Asked]:
                 for a in points.threads(source):
                     first = _begin(points, order, source, sinks[0], a)  # they are one operator of one launch
                     for (_, b), comes in then.items():
-                        if order.scope is Scope.WARP and a // warp != b // warp:
+                        if width is not None and a // width != b // width:
                             continue
                         if first is None:
                             yield 0, 0, Fault(f"no fence shows {order.sink} what {order.source} wrote", order.sink_span)

@@ -158,7 +158,7 @@ def _swizzle(node: Tiled, view: View, cells: Cells) -> Xor | None:
     tile = node.atom.operands["source" if node.atom.loads else "target"].layout
     if node.atom.loads:
         return tile.xor or cells.layout.xor
-    columns, size = constant_value(node.over[-1][1]) or 0, view.dtype.size_bytes
+    columns, size = constant_value(cells.buffer.shape[-1]) or 0, view.dtype.size_bytes
     if constant_value(tile.shape[0]) != MATRIX[0] * WARP_MATRICES or columns * size not in SWIZZLES:
         return cells.layout.xor
     return swizzled((columns,), size, columns * size).xor

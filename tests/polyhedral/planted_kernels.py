@@ -171,6 +171,12 @@ KERNELS = {
         _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a", _piped(256, 80, high=2, abreast=2, band=1),
         {"M": 264, "N": 168, "K": 136}, "ik,jk->ij",
     ),
+    # rows and columns are exchanged: warps of a warpgroup fill a box together, its rows columns of their sums
+    "crossed": Kernel(
+        _text("ik", "kj", "ij", "bf16 bf16"), "sm_90a",
+        Piped(along="i", across="j", tile={"j": 256, "i": 48}, stages=2, persistent=2, high=2, abreast=2),
+        {"M": 104, "N": 328, "K": 136}, "ik,kj->ij",
+    ),
     # the launch begins while what is on the queue ends
     "first": Kernel(
         _text("ik", "jk", "ij", "bf16 bf16"), "sm_90a",

@@ -17,8 +17,8 @@ import texpr
 from texpr.codegen import tensor_map
 from texpr.codegen.toolchain import INCLUDE, NVCC_FLAGS, NVCC_WERROR, find_nvcc
 from texpr.grammar.index.expr import constant_value
-from texpr.polyhedral.map.matrix_product import MAX_RANK, UNIT_BYTES
 from texpr.polyhedral.map.piped import GROUP_NAMES
+from texpr.polyhedral.map.product_boxes import MAX_RANK, UNIT_BYTES
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.piped import Piped

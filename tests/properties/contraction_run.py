@@ -33,9 +33,9 @@ from texpr.polyhedral.map.choose_ringed import ringings
 from texpr.polyhedral.map.contraction import contracted_nest, contractions
 from texpr.polyhedral.map.kept import keep_nothing
 from texpr.polyhedral.map.laid import lay, with_rows
-from texpr.polyhedral.map.matrix_product import are_units
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.problems import Problems
+from texpr.polyhedral.map.product_boxes import are_units
 from texpr.polyhedral.map.product_forms import product_of
 from texpr.polyhedral.mapped.candidate import Candidate, Choices
 from texpr.polyhedral.mapped.program import MappedProgram

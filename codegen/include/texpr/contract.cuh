@@ -109,7 +109,27 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
   }
 }
 
-// The same of 32 bits, two neighbours at a time, as no instruction moves matrices of such.
+// The same with rows and columns exchanged: its columns of c are rows of the tile, of kRow elements under a swizzle of
+// 128 bytes, of which it writes 16 from `place` on.
+template <class T, int kColumns, int kWidth>
+TX_FN void store_columns(const Shared<T>& tile, int first, int place, const Accumulator<64, kWidth>& c, int column,
+                         Here here = Here::now()) {
+  constexpr int kRow = 128 / static_cast<int>(sizeof(T)), kChunk = 16 / static_cast<int>(sizeof(T));
+  static_assert(kColumns % 16 == 0 && sizeof(T) == 2, "16 columns at a time, of 16 bits");
+  const int row = lane() % 8 + lane() / 16 * 8, chunk = (place / kChunk + lane() / 8 % 2) ^ row % 8;
+  TX_UNROLL
+  for (int j = 0; j < kColumns / 16; ++j) {
+    Fragment<T, 8> pairs;
+    TX_UNROLL
+    for (int i = 0; i < 8; i += 2) {
+      const int at = (column / 8 + 2 * j) * 4 + i;
+      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
+    }
+    store_matrices<true>(tile, first + (16 * j + row) * kRow + chunk * kChunk, pairs, here);
+  }
+}
+
+// Of 32 bits by rows, two neighbours at a time, as no instruction moves matrices of such.
 template <int kColumns, class T, int kWidth>
 TX_FN void store_pairs(const Shared<T>& tile, int first, const Accumulator<64, kWidth, T>& c, int column,
                        Here here = Here::now()) {

@@ -6,6 +6,7 @@
 #if defined(TX_HOST)
 #include "texpr/host/parts.hpp"
 #else
+#include "texpr/sync.cuh"
 
 namespace tx {
 
@@ -20,6 +21,12 @@ template <int kId>
 TX_FN void arrive_part(int threads, Here = Here::now()) {
   static_assert(kId >= 1 && kId <= 15, "parts have the barriers 1 to 15");
   asm volatile("barrier.arrive %0, %1;" ::"n"(kId), "r"(threads) : "memory");
+}
+// By all warps of a warpgroup: each of those of a block has a barrier of its own, from kFirst on.
+template <int kFirst>
+TX_FN void sync_warpgroup(Here = Here::now()) {
+  static_assert(kFirst >= 1 && kFirst <= 15, "parts have the barriers 1 to 15");
+  asm volatile("barrier.sync %0, 128;" ::"r"(kFirst + warpgroup()) : "memory");
 }
 // The same for all who come, told whether `mine` was true for one of them.
 template <int kId>

@@ -31,6 +31,13 @@ inline void sync_part(int threads, Here here = Here::now()) {
   host::pause(me);
   host::meet(host::part_meeting(me, kId, threads, here), me, threads, "part", here);
 }
+template <int kFirst>
+inline void sync_warpgroup(Here here = Here::now()) {
+  constexpr int kThreads = 128;
+  host::Runner& me = host::self(here);
+  host::pause(me);
+  host::meet(host::part_meeting(me, kFirst + warpgroup(), kThreads, here), me, kThreads, "warpgroup", here);
+}
 template <int kId>
 inline bool sync_any_part(int threads, bool mine, Here here = Here::now()) {
   host::Runner& me = host::self(here);
