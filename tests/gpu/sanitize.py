@@ -123,6 +123,18 @@ def high_tiles() -> Iterator[Case]:
         yield "high", text(case, ("bf16", "f16")[n % 2]), Candidate(launches={"g_0": how}), "sm_90a", sizes
 
 
+def crossed_tiles() -> Iterator[Case]:
+    """High tiles of which rows and columns are exchanged: a warpgroup fills a box."""
+    from test_piped import text
+    from test_piped_crossed import FORMS
+
+    from texpr.polyhedral.mapped.candidate import Candidate
+
+    for n, how in enumerate(FORMS.values()):
+        sizes = {"M": 232 + 32 * (n % 2), "N": 264, "K": 136 + 64 * (n % 2)}
+        yield "crossed", text("nn", ("bf16", "f16")[n % 2]), Candidate(launches={"g_0": how}), "sm_90a", sizes
+
+
 def more_products() -> Iterator[Case]:
     """What is around sums that blocks share; a first launch that begins early; one row; few rows by registers."""
     import test_row_runs
@@ -190,7 +202,7 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
 
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
-    every = enumerate(chain(products(), high_tiles(), more_products(), rows()))
+    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows()))
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)
