@@ -51,8 +51,9 @@ from texpr.polyhedral.walk import subscript_names
 
 ROWS = 4  # of a thread
 THREADS, RESIDENT = 256, 4  # of a block, and of a multiprocessor: 64 registers for a thread
-WHOLE_ROWS, AT_ONCE = (2, 4), 4  # rows of a thread whose block has all of them, and loads of them on their way together
-LEAST_WHOLE, BUSY = 768, 0.95  # threads of such a block, and the share of multiprocessors that have one, at least
+WHOLE_ROWS, WHOLE_AHEAD = 2, 2  # rows of a thread whose block has all of them, and rounds of each that it loads ahead
+LEAST_WHOLE, BUSY = 768, 0.95  # threads of such a block in one wave, and the share of multiprocessors that have one
+MANY_RESIDENT = 2  # of such blocks, of half as many threads, on a multiprocessor, where there are more of them
 FEW_BESIDE, MANY_BESIDE = 8, 4  # rows of a thread, of a product
 MOST_FEW = 16  # rows of a product that are few
 TEAM_WARPS, WIDE_WORDS = 4, 4  # of a block, for a product; half of them for runs of at most so many elements
@@ -75,38 +76,52 @@ def rows_beside(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work,
     if not all(_reads_for_all(problem, one, nest.indices[-1]) for one in found.reductions):
         return choice
     rows = replace(choice, threads=THREADS, ahead=1, resident=RESIDENT, patch={nest.indices[-1]: ROWS})
-    whole = _whole_rows(problem, nest, sizes, found, rows, turns)
-    return whole or (rows if parted_fault(problem, nest, rows) is None else choice)
+    return rows if parted_fault(problem, nest, rows) is None else choice
 
 
-def _whole_rows(
+def whole_rows(
     problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, choice: Parted, turns: int
 ) -> Parted | None:
-    """The same with blocks that have their rows alone, counted from the chunks in which these lie, where that is one
-    wave of blocks and nearly all multiprocessors have one; None where it is not, or no rows are alike."""
-    row, most = nest.indices[-1], problem.target.max_threads
-    for rows, (name, (origin, apart)) in product(WHOLE_ROWS, row_lines(problem, nest, found, row).items()):
-        groups = prod(sizes[:-1]) * (constant_value(row_groups(const(sizes[-1]), rows, apart)) or 0)
-        if not BUSY * problem.target.multiprocessors <= groups <= problem.target.multiprocessors:
+    """The same with blocks that have their rows alone, counted from the chunks in which these lie: where one wave of
+    them is there at once and keeps nearly all multiprocessors busy, or there are more of rows that begin anywhere. None
+    where it is neither, or no rows are alike."""
+    asked = threads_asked(problem.kernel, problem.target) or blocks_asked(problem.kernel, problem.target)
+    if asked is not None or not nest.pars or turns < LEAST or len(found.reductions) != 1:
+        return None
+    row, (one,), units = nest.indices[-1], found.reductions, problem.target.multiprocessors
+    if not _reads_for_all(problem, one, row):
+        return None
+    for name, (origin, apart) in row_lines(problem, nest, found, row).items():
+        groups = prod(sizes[:-1]) * (constant_value(row_groups(const(sizes[-1]), WHOLE_ROWS, apart)) or 0)
+        width = ACCESS_BYTES // problem.kernel.buffer(origin[0]).dtype.size_bytes
+        if BUSY * units <= groups <= units:
+            resident = 1
+        elif groups >= units and _begins_anywhere(problem, nest, one, origin):
+            resident = MANY_RESIDENT
+        else:
             continue
-        width, ahead = ACCESS_BYTES // problem.kernel.buffer(origin[0]).dtype.size_bytes, AT_ONCE // rows
-        (one,) = found.reductions
-        runs = -(-(turns + width - 1) // width)
-        threads = min(
-            range(LEAST_WHOLE, most + 1, problem.target.warp_size), key=lambda n: (-(-runs // (n * ahead)) * n, -n)
-        )
+        most = problem.target.max_threads // resident
+        able = range(LEAST_WHOLE // resident, most + 1, problem.target.warp_size)
+        together = WHOLE_AHEAD * width
         made = replace(
             choice,
-            threads=threads,
-            ahead=ahead,
-            resident=1,
+            threads=min(able, key=lambda n: (-(-(turns + width - 1) // (n * together)) * n, -n)),
+            ahead=WHOLE_AHEAD,
+            resident=resident,
             widths={one.over.index: width},
             lines={one.over.index: name},
-            patch={row: rows},
+            patch={row: WHOLE_ROWS},
         )
         if parted_fault(problem, nest, made) is None:
             return made
     return None
+
+
+def _begins_anywhere(problem: Problem, nest: Nest, one: Reduction, element: Element) -> bool:
+    """Whether runs of an element along a reduction are at no aligned addresses."""
+    width = ACCESS_BYTES // problem.kernel.buffer(element[0]).dtype.size_bytes
+    found = along(problem, one.reading, one.over.index, (*nest.indices, *one.indices)).vectors(width).wide
+    return any(wide.element == element and wide.funnel for wide in found)
 
 
 def _reads_for_all(problem: Problem, one: Reduction, row: str) -> bool:

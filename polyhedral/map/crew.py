@@ -151,7 +151,8 @@ class Crew:
         self.width = prod(choice.taken[par.index] for par in self.taken)
         self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
         alike = row_origin(draft.problem, self.nest, found, choice)
-        self.rows_origin, self.apart = (None, 1) if alike is None else alike
+        self.rows_origin = None if alike is None else alike[0]
+        self.apart = 1 if alike is None else alike[1]
         fresh = draft.names.fresh
         self.lead = fresh("lead") if self.origin is not None or self.rows_origin is not None else ""
         self.strip_end = fresh("strip_end") if choice.strip else ""

@@ -3,7 +3,8 @@
 copy X_run[4*i_ahead + e] = X[i_first + 2048*i_ahead + e] for i_ahead < 2, e < 4       all rounds of a turn
 copy X_run[4*i_round + e] = X[i_next + 2048*i_round + e] for e < 4                     one round of the next turn
 
-Chunks of rows that are read once ask for no line of the L1, which what all rows read has for itself.
+Chunks of rows that are read once ask for no line of the L1, which what all rows read has for itself. Where they hold
+the end of a row they are loaded whole: element by element, warps at ends took as long as three turns of others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -200,7 +201,7 @@ class RoundLoads:
         left, chunked = subtract(over.extent, first), of_run and crew.rows_origin is not None
         end = subtract(left, start) if of_run else multiply(const(wide.width), left)
         begin = subtract(ZERO, add(first, start)) if chunked and asks else ZERO
-        whole = not of_run or (linear(over.extent).is_multiple(self.width, self._problem.divisors) and not chunked)
+        whole = not of_run or linear(over.extent).is_multiple(self.width, self._problem.divisors)
         all_rows = self.exact or not asks
         if all_rows:
             end = const(wide.width)
@@ -209,7 +210,7 @@ class RoundLoads:
             here_on = subtract(ends, add(IndexVar(name=crew.firsts[self.along]), start))
             end = here_on if all_rows else minimum(end, here_on)
         cut = not all_rows or (wide.funnel and asks) or ends is not None
-        exact = asks and (not whole or wide.funnel)
+        exact = asks and (wide.funnel or not (whole or chunked))
         other = nothing(wide.dtype, wide.first.span)
         return Copy(
             id=crew.draft.names.fresh(f"{getattr(wide.first, 'id', self.along)}_load"),

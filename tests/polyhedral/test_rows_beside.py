@@ -154,6 +154,14 @@ def test_rows_that_are_not_alike_are_refused(text: str, change: dict[str, Any], 
         of_rows(text, 4, 8, **change)
 
 
+@pytest.mark.parametrize(("m", "n"), [(5, 515), (9, 701), (4, 1030)])
+def test_turns_of_rows_that_begin_early_have_none_of_few_rounds(m: int, n: int) -> None:
+    """Whole turns would end as much before the last iteration as they begin before the first."""
+    program, sizes = of_rows(TIMES, 2, m, n, ahead=2, blocks={}, **LINES), {"M": m, "N": n}
+    values = arguments(program.kernel, sizes)
+    agrees(program, lambda known: simulate(program, values, seed=n, sizes=known), sizes, values)
+
+
 @pytest.mark.parametrize("ahead", [1, 2])
 @pytest.mark.parametrize(("name", "m", "rows"), [("narrow", 7, 4), ("picked", 5, 2)])
 def test_their_text_computes_the_same(name: str, m: int, rows: int, ahead: int) -> None:
@@ -180,6 +188,10 @@ def test_rows_are_beside_one_another_where_all_read_a_long_vector() -> None:
         found = choice(PROGRAMS[name], M=200, N=100003)
         assert isinstance(found, Parted) and (found.patch, found.threads, found.resident) == ({"i": 4}, 256, 4)
         assert found.blocks == {"k": 10} and not found.lines  # 50 fours of rows, 500 blocks
+        for m, n in ((264, 65521), (1000, 100003)) if name == "narrow" else ((1000, 100003),):
+            found = choice(PROGRAMS[name], M=m, N=n)
+            assert isinstance(found, Parted) and (found.patch, found.resident) == ({"i": 2}, 2)
+            assert not found.blocks and found.threads in (448, 512) and found.lines == {"k": "A[i, k]"}
     alone = TIMES.replace(" * x[k]", "")
     for text, sizes in (
         (alone, long),
