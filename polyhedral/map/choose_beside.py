@@ -1,15 +1,20 @@
 """The choice of rows beside one another: how many rows a thread adds, where all of them read a vector along it.
 
-    par 257 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      4 rows in each of 256 threads
+    par 200 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      4 rows in each of 256 threads, 10 blocks for these
+    par 257 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      2 rows in each of 896 threads, whole in a block
 
 What of a vector every row reads comes from the L2, and takes as much of its rate as the row: a thread that has four
-rows asks a quarter for it. On an H200 the product above so runs at .81 of a read in bf16, at .72 with one row; in f32
-at .89, and at .87. With eight rows it has too few registers for the loads of others (.58), with two at .74.
+rows asks a quarter for it. On an H200 the product of 257 rows so runs at .81 of a read in bf16, at .72 with one row; in
+f32 at .89, and at .87. With eight rows it has too few registers for the loads of others (.58), with two at .74.
 
-Where blocks of whole rows are one wave, and nearly all multiprocessors have one, no blocks have to meet, which takes a
-third of what such a launch has over a read: 129 blocks of 896 threads, 2 rows that are aligned alike and 2 rounds of
-each, run at .91 in bf16 and .95 in f32 by hand. As many threads as make whole turns of a row: 1024, whose last turn is
-short, run at .89 and .94, 640 at .86 and .91. Asked for lines of the L1, as what all rows read is, it is .01 less.
+Where blocks of whole rows are one wave, and nearly all multiprocessors have one, none wait for others, and two rows
+that are aligned alike take few loads: it runs at .94 in bf16 and at .96 in f32 (256 x 100352, aligned, .97 in both;
+.91 and .93 before). There are as many threads as make whole turns of a row: by hand 1024, whose last turn is short,
+run .02 below 896, 640 .05. Asked for lines of the L1, as what all rows read is, it is .02 less.
+
+More rows that begin anywhere have no room in blocks, or little: held in clusters 1000 x 65521 ran at .61 of a read in
+bf16 and at .59 in f32, with two blocks of whole rows on a multiprocessor at .95 and .98; 300 of them at .89 and .94,
+where four rows in blocks that meet run at .81 and .89.
 
     par 8 m, 4096 n { Y[m, n] = sum 4096 k { X[m, k] * (W[n, k] * s[n]) } }      8 rows m and 4 rows n in 128 threads
 

@@ -1,4 +1,4 @@
-"""Lines of parts: what threads read of columns whose rows begin anywhere, in aligned chunks and nothing else.
+"""Lines of parts: what threads read of columns, or along rows, that begin anywhere, in aligned chunks and nothing else.
 
     par 4093 j { C[j] = sum M i { X[i, j] } }     bf16, 32 lanes along j, 8 threads share i
 
