@@ -12,9 +12,11 @@ that are aligned alike take few loads: it runs at .94 in bf16 and at .96 in f32 
 .91 and .93 before). There are as many threads as make whole turns of a row: by hand 1024, whose last turn is short,
 run .02 below 896, 640 .05. Asked for lines of the L1, as what all rows read is, it is .02 less.
 
-More rows that begin anywhere have no room in blocks, or little: held in clusters 1000 x 65521 ran at .61 of a read in
-bf16 and at .59 in f32, with two blocks of whole rows on a multiprocessor at .95 and .98; 300 of them at .89 and .94,
-where four rows in blocks that meet run at .81 and .89.
+More rows that begin anywhere, and are so long that a multiprocessor has room for one block that holds one, or for a
+part of it in a cluster: 2000 x 32001 ran so at .69 of a read in bf16 and at .81 in f32, 1000 x 65521 at .61 and .59;
+with two blocks of whole rows on a multiprocessor they run at .92 and .95, .95 and .98, and 300 x 65521 at .89 and .94,
+where four rows in blocks that meet run at .81 and .89. Shorter ones do no better so in bf16 (2000 x 28001 .90 and .88
+held, 4096 x 24001 .89 and .93).
 
     par 8 m, 4096 n { Y[m, n] = sum 4096 k { X[m, k] * (W[n, k] * s[n]) } }      8 rows m and 4 rows n in 128 threads
 
@@ -58,6 +60,7 @@ ROWS = 4  # of a thread
 THREADS, RESIDENT = 256, 4  # of a block, and of a multiprocessor: 64 registers for a thread
 WHOLE_ROWS, WHOLE_AHEAD = 2, 2  # rows of a thread whose block has all of them, and rounds of each that it loads ahead
 LEAST_WHOLE, BUSY = 768, 0.95  # threads of such a block in one wave, and the share of multiprocessors that have one
+LONG_BYTES = 56 << 10  # of a row: a multiprocessor has room for one block that holds it
 MANY_RESIDENT = 2  # of such blocks, of half as many threads, on a multiprocessor, where there are more of them
 FEW_BESIDE, MANY_BESIDE = 8, 4  # rows of a thread, of a product
 MOST_FEW = 16  # rows of a product that are few
@@ -98,10 +101,11 @@ def whole_rows(
         return None
     for name, (origin, apart) in row_lines(problem, nest, found, row).items():
         groups = prod(sizes[:-1]) * (constant_value(row_groups(const(sizes[-1]), WHOLE_ROWS, apart)) or 0)
-        width = ACCESS_BYTES // problem.kernel.buffer(origin[0]).dtype.size_bytes
+        element_bytes = problem.kernel.buffer(origin[0]).dtype.size_bytes
+        width, long = ACCESS_BYTES // element_bytes, turns * element_bytes >= LONG_BYTES
         if BUSY * units <= groups <= units:
             resident = 1
-        elif groups >= units and _begins_anywhere(problem, nest, one, origin):
+        elif groups >= units and long and _begins_anywhere(problem, nest, one, origin):
             resident = MANY_RESIDENT
         else:
             continue

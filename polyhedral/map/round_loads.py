@@ -4,7 +4,8 @@ copy X_run[4*i_ahead + e] = X[i_first + 2048*i_ahead + e] for i_ahead < 2, e < 4
 copy X_run[4*i_round + e] = X[i_next + 2048*i_round + e] for e < 4                     one round of the next turn
 
 Chunks of rows that are read once ask for no line of the L1, which what all rows read has for itself. Where they hold
-the end of a row they are loaded whole: element by element, warps at ends took as long as three turns of others.
+the end of a row they are loaded whole: element by element, warps at ends made others wait (a matrix of 257 x 100003 in
+bf16 times a vector ran at .84 of a read on an H200, so at .94).
 """
 
 from collections.abc import Mapping, Sequence

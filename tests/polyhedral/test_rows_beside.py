@@ -31,6 +31,7 @@ PICKED = """kernel k(A: f32[M, N], I: i64[M], V: f32[M]) {
 PROGRAMS = {
     "times": TIMES,
     "narrow": TIMES.replace("A: f32", "A: bf16").replace("x: f32", "x: bf16").replace("A[i, k] *", "f32(A[i, k]) *"),
+    "mixed": TIMES.replace("A: f32", "A: bf16").replace("A[i, k] *", "f32(A[i, k]) *"),
     "shifted": TIMES.replace("x: f32[N]", "x: f32[N + 3]").replace("x[k]", "x[k + 3]"),
     "with a factor": TIMES.replace("k { A", "k { y[i] * A")
     .replace("y: f32[M])", "s: f32[M], y: f32[M])")
