@@ -1,10 +1,22 @@
 """The choice of rows beside one another: how many rows a thread adds, where all of them read a vector along it.
 
-    par 257 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      4 rows in each of 256 threads
+    par 200 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      4 rows in each of 256 threads, 10 blocks for these
+    par 257 i { Y[i] = sum 100003 j { A[i, j] * X[j] } }      2 rows in each of 896 threads, whole in a block
 
 What of a vector every row reads comes from the L2, and takes as much of its rate as the row: a thread that has four
-rows asks a quarter for it. On an H200 the product above runs at .77 of a read in bf16, at .72 with one row; in f32 at
-.88, and at .87. With eight rows it has too few registers for the loads of others (.58), with two at .74.
+rows asks a quarter for it. On an H200 the product of 257 rows so runs at .81 of a read in bf16, at .72 with one row; in
+f32 at .89, and at .87. With eight rows it has too few registers for the loads of others (.58), with two at .74.
+
+Where blocks of whole rows are one wave, and nearly all multiprocessors have one, none wait for others, and two rows
+that are aligned alike take few loads: it runs at .94 in bf16 and at .96 in f32 (256 x 100352, aligned, .97 in both;
+.91 and .93 before). There are as many threads as make whole turns of a row: by hand 1024, whose last turn is short,
+run .02 below 896, 640 .05. Asked for lines of the L1, as what all rows read is, it is .02 less.
+
+More rows that begin anywhere, and are so long that a multiprocessor has room for one block that holds one, or for a
+part of it in a cluster: 2000 x 32001 ran so at .69 of a read in bf16 and at .81 in f32, 1000 x 65521 at .61 and .59;
+with two blocks of whole rows on a multiprocessor they run at .92 and .95, .95 and .98, and 300 x 65521 at .89 and .94,
+where four rows in blocks that meet run at .81 and .89. Shorter ones do no better so in bf16 (2000 x 28001 .90 and .88
+held, 4096 x 24001 .89 and .93).
 
     par 8 m, 4096 n { Y[m, n] = sum 4096 k { X[m, k] * (W[n, k] * s[n]) } }      8 rows m and 4 rows n in 128 threads
 
@@ -26,17 +38,19 @@ from itertools import combinations, product
 from math import prod
 
 from texpr.grammar.ast import Gather
+from texpr.grammar.index.expr import const, constant_value
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import cut_of
 from texpr.polyhedral.map.digits import power_of_two, power_of_two_below
 from texpr.polyhedral.map.hardware_attributes import threads_asked
+from texpr.polyhedral.map.part_lines import row_groups, row_lines
 from texpr.polyhedral.map.parted_fits import parted_fault
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.quotients import quotients_of
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.row_runs import across_rows
-from texpr.polyhedral.map.vectors import Element, address, along, is_run
+from texpr.polyhedral.map.vectors import ACCESS_BYTES, Element, address, along, is_run
 from texpr.polyhedral.map.work import Work
 from texpr.polyhedral.mapped.candidate import Parted
 from texpr.polyhedral.target import REGISTERS
@@ -44,6 +58,10 @@ from texpr.polyhedral.walk import subscript_names
 
 ROWS = 4  # of a thread
 THREADS, RESIDENT = 256, 4  # of a block, and of a multiprocessor: 64 registers for a thread
+WHOLE_ROWS, WHOLE_AHEAD = 2, 2  # rows of a thread whose block has all of them, and rounds of each that it loads ahead
+LEAST_WHOLE, BUSY = 768, 0.95  # threads of such a block in one wave, and the share of multiprocessors that have one
+LONG_BYTES = 56 << 10  # of a row: a multiprocessor has room for one block that holds it
+MANY_RESIDENT = 2  # of such blocks, of half as many threads, on a multiprocessor, where there are more of them
 FEW_BESIDE, MANY_BESIDE = 8, 4  # rows of a thread, of a product
 MOST_FEW = 16  # rows of a product that are few
 TEAM_WARPS, WIDE_WORDS = 4, 4  # of a block, for a product; half of them for runs of at most so many elements
@@ -67,6 +85,52 @@ def rows_beside(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work,
         return choice
     rows = replace(choice, threads=THREADS, ahead=1, resident=RESIDENT, patch={nest.indices[-1]: ROWS})
     return rows if parted_fault(problem, nest, rows) is None else choice
+
+
+def whole_rows(
+    problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, choice: Parted, turns: int
+) -> Parted | None:
+    """The same with blocks that have their rows alone, counted from the chunks in which these lie: where one wave of
+    them is there at once and keeps nearly all multiprocessors busy, or there are more of rows that begin anywhere. None
+    where it is neither, or no rows are alike."""
+    asked = threads_asked(problem.kernel, problem.target) or blocks_asked(problem.kernel, problem.target)
+    if asked is not None or not nest.pars or turns < LEAST or len(found.reductions) != 1:
+        return None
+    row, (one,), units = nest.indices[-1], found.reductions, problem.target.multiprocessors
+    if not _reads_for_all(problem, one, row):
+        return None
+    for name, (origin, apart) in row_lines(problem, nest, found, row).items():
+        groups = prod(sizes[:-1]) * (constant_value(row_groups(const(sizes[-1]), WHOLE_ROWS, apart)) or 0)
+        element_bytes = problem.kernel.buffer(origin[0]).dtype.size_bytes
+        width, long = ACCESS_BYTES // element_bytes, turns * element_bytes >= LONG_BYTES
+        if BUSY * units <= groups <= units:
+            resident = 1
+        elif groups >= units and long and _begins_anywhere(problem, nest, one, origin):
+            resident = MANY_RESIDENT
+        else:
+            continue
+        most = problem.target.max_threads // resident
+        able = range(LEAST_WHOLE // resident, most + 1, problem.target.warp_size)
+        together = WHOLE_AHEAD * width
+        made = replace(
+            choice,
+            threads=min(able, key=lambda n: (-(-(turns + width - 1) // (n * together)) * n, -n)),
+            ahead=WHOLE_AHEAD,
+            resident=resident,
+            widths={one.over.index: width},
+            lines={one.over.index: name},
+            patch={row: WHOLE_ROWS},
+        )
+        if parted_fault(problem, nest, made) is None:
+            return made
+    return None
+
+
+def _begins_anywhere(problem: Problem, nest: Nest, one: Reduction, element: Element) -> bool:
+    """Whether runs of an element along a reduction are at no aligned addresses."""
+    width = ACCESS_BYTES // problem.kernel.buffer(element[0]).dtype.size_bytes
+    found = along(problem, one.reading, one.over.index, (*nest.indices, *one.indices)).vectors(width).wide
+    return any(wide.element == element and wide.funnel for wide in found)
 
 
 def _reads_for_all(problem: Problem, one: Reduction, row: str) -> bool:

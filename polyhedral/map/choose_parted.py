@@ -17,7 +17,7 @@ from texpr.grammar.index.expr import ONE, add, constant_value, names
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.map.bands import Nest
-from texpr.polyhedral.map.choose_beside import products_across, products_beside, rows_beside
+from texpr.polyhedral.map.choose_beside import products_across, products_beside, rows_beside, whole_rows
 from texpr.polyhedral.map.choose_chunks import (
     ACROSS,
     AHEAD_BYTES,
@@ -94,18 +94,21 @@ def _of_nest(problem: Problem, region: Region, nest: Nest, ranges: Ranges) -> Pa
     elif lane is None:
         usual = _along(problem, nest, found, turns)
         apart = prod(sizes) >= MIN_ROWS and (not few or prefers_blocks(problem, nest, sizes, ACROSS, ranges))
-        product = products_beside(problem, nest, sizes, found, usual)
-        if product is None and (not streams or apart):
+        chosen = products_beside(problem, nest, sizes, found, usual)
+        if chosen is None and streams:
+            chosen = whole_rows(problem, nest, sizes, found, usual, turns)
+        if chosen is None and (not streams or apart):
             return None
-        choice = product or rows_beside(problem, nest, sizes, found, usual, turns)
+        choice = chosen or rows_beside(problem, nest, sizes, found, usual, turns)
     else:
         if not (streams or (few and turns > CHAIN)) or (not few and _goes_on(problem, found, ranges, turns)):
             return None
         choice = _across(problem, nest, sizes, found, lane)
     each_has = [own_of(choice, dict(choice.deal).get(i, 1), i) for i in nest.indices]
     blocks = prod(-(-size // own) for size, own in zip(sizes, each_has, strict=True))
-    # where a condition on data stands around the launch, blocks are counted outside any
-    each = 1 if region.saved else problem.target.multiprocessors * choice.resident // max(1, blocks)
+    # where a condition on data stands around the launch, blocks are counted outside any; whole rows are of one
+    alone = region.saved or (choice.patch and choice.lines)
+    each = 1 if alone else problem.target.multiprocessors * choice.resident // max(1, blocks)
     return replace(choice, blocks=blocks_of(problem, found, ranges, choice, each), memory=memory)
 
 

@@ -41,7 +41,7 @@ from texpr.polyhedral.map.digits import ThreadDigits, thread_digits
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.lines import lead_of
 from texpr.polyhedral.map.long_sums import as_type, narrow
-from texpr.polyhedral.map.part_lines import own_columns, part_origin
+from texpr.polyhedral.map.part_lines import own_columns, part_origin, row_origin
 from texpr.polyhedral.map.picks import Pick
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.reducible import Reduction
@@ -70,7 +70,7 @@ def parts_of(reduction: Reduction, choice: Parted, index: str, moving: frozenset
     depends on no index that is `moving` in the launch."""
     most_of, loop = choice.blocks[index], next(s for s in reduction.loops if s.index == index)
     covered = covered_by_block(reduction, choice, index)
-    needed = ceildiv(loop.extent, covered)
+    needed = ceildiv(reach(reduction, choice, index), covered)
     if moving & names(loop.extent):
         return const(most_of)
     return add(ONE, at_least_zero(subtract(minimum(const(most_of), needed), ONE)))
@@ -86,12 +86,18 @@ def covered_by_block(reduction: Reduction, choice: Parted, index: str) -> int:
     return team_of(choice) * choice.widths.get(index, 1) * choice.ahead if index == reduction.over.index else 1
 
 
+def reach(reduction: Reduction, choice: Parted, index: str) -> IndexExpr:
+    """How many iterations of an index there are from where the first thread may begin."""
+    extent = next(s for s in reduction.loops if s.index == index).extent
+    return add(extent, const(choice.widths[index] - 1)) if index in choice.lines else extent
+
+
 def turns_of(choice: Parted, reduction: Reduction) -> tuple[IndexExpr, ...]:
     """How often a thread comes to each loop of a reduction."""
     found: list[IndexExpr] = []
     for loop in reduction.loops:
         together = covered_by_block(reduction, choice, loop.index) * choice.blocks.get(loop.index, 1)
-        found.append(ceildiv(at_least_zero(loop.extent), together))
+        found.append(ceildiv(at_least_zero(reach(reduction, choice, loop.index)), together))
     return tuple(found)
 
 
@@ -127,7 +133,9 @@ class Crew:
     neighbours, from the values of the names in `firsts` on, and the last ones end at `cut` where that is no multiple.
     Where they are counted from chunks of
     the `origin`, the first of a team lies `lead` elements before a block's first one; what its threads read ends where
-    its last one does, before `strip_end`. `part`, one of `parts`, numbers
+    its last one does, before `strip_end`. Where runs along a reduction are counted from chunks of `rows_origin`, the
+    first one begins `lead` iterations before the first, and rows of a thread lie `apart`, first those of the block of
+    the number `group`. `part`, one of `parts`, numbers
     the blocks that share the elements of one, at `tile` among `tiles`: who deals blocks to the grid says where these
     stand, and which digit each index of which threads have neighbours has there (`block`)."""
 
@@ -142,8 +150,11 @@ class Crew:
         self.along = self.taken[0] if self.taken else None
         self.width = prod(choice.taken[par.index] for par in self.taken)
         self.origin = part_origin(draft.problem, self.nest, found, choice, self.team)
+        alike = row_origin(draft.problem, self.nest, found, choice)
+        self.rows_origin = None if alike is None else alike[0]
+        self.apart = 1 if alike is None else alike[1]
         fresh = draft.names.fresh
-        self.lead = fresh("lead") if self.origin is not None else ""
+        self.lead = fresh("lead") if self.origin is not None or self.rows_origin is not None else ""
         self.strip_end = fresh("strip_end") if choice.strip else ""
         self.team_index, self.part = fresh("team"), fresh("part")
         self.part_digit: Digit | None = None
@@ -152,6 +163,7 @@ class Crew:
         self.tile: tuple[IndexExpr, ...] = ()
         self.tiles: tuple[IndexExpr, ...] = ()
         self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p.index in choice.taken}
+        self.group = fresh(f"{stem(self.taken[0].index)}_group") if self.apart > 1 else ""
         own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)
         rest = ((len(self.nest.indices), self.team),) if self.team > 1 else ()
         self.band = self.digits((*self.nest.indices, self.team_index), (*own, *rest), choice.taken)
@@ -164,6 +176,14 @@ class Crew:
         row |= {r.over.index: IndexVar(name=member) for r in self.work.reductions}
         return lead_of(self.draft.problem, name, self.origin, self.along.index, ACCESS_BYTES, row)
 
+    def lead_of_rows(self) -> Lead:
+        """How far the rows of a thread begin behind a chunk, all alike."""
+        assert self.rows_origin is not None and self.along is not None, "runs are counted from chunks"
+        row: dict[str, IndexExpr] = {loop.index: ZERO for r in self.work.reductions for loop in r.loops[:-1]}
+        row |= {self.along.index: IndexVar(name=self.firsts[self.along.index])}
+        (one,) = self.work.reductions
+        return lead_of(self.draft.problem, self.lead, self.rows_origin, one.over.index, ACCESS_BYTES, row)
+
     @property
     def cut(self) -> IndexExpr | None:
         """Where the neighbours along end."""
@@ -172,7 +192,7 @@ class Crew:
     def cut_of(self, index: str) -> IndexExpr | None:
         """Where an index of which threads take neighbours ends inside those of a thread; None where it does not."""
         par = next(par for par in self.taken if par.index == index)
-        return cut_of(self.draft.problem, par, self.choice.taken[index])
+        return cut_of(self.draft.problem, par, self.choice.taken[index] * self.apart)
 
     @property
     def covered(self) -> dict[str, int]:
@@ -180,6 +200,8 @@ class Crew:
         found = dict(zip(self.nest.indices, self.band.covered, strict=False))
         if self.along is not None and self.origin is not None:
             found[self.along.index] = own_columns(self.choice, self.elements, self.width)
+        if self.along is not None and self.apart > 1:
+            found[self.along.index] = 1  # each block has a group of rows
         return found
 
     def digits(
@@ -225,7 +247,7 @@ class Crew:
             body = (Define(index=element, digits=(), offset=number), *body)
         for par, name in reversed(list(zip(self.taken, names_, strict=True))):
             radix, cut = const(self.choice.taken[par.index]), self.cut_of(par.index)
-            digit = Digit(name=name, index=par.index, weight=1, radix=radix, stride=ONE, place=Place.VECTOR)
+            digit = Digit(name=name, index=par.index, weight=self.apart, radix=radix, stride=ONE, place=Place.VECTOR)
             self.draft.digits.append(digit)
             if cut is not None:
                 there = Compare(op=CompareOp.LT, left=IndexVar(name=par.index), right=cut)

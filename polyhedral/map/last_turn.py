@@ -11,6 +11,7 @@ So the last turn loads what there is, and all turns before it ask nothing. Of on
 rounds of a turn; of several blocks, which have equal shares of it, any (first maxima of 131072 x 1024 in bf16: .955 of
 a read so, .930 where some blocks have a turn more). Several blocks that share what lies along memory have none: their
 loads come no faster for it (a dot product of 2^28 elements in f32: .938 of a read so, 1.009 where each turn asks).
+Nor have rows that begin before their first iteration.
 
 With `next_turn` each round of a whole turn is loaded again, for the next one, as soon as it is added: a thread has
 loads on their way while it adds. Those of what is left come first of all then.
@@ -32,7 +33,7 @@ def rounds(crew: Crew, reduction: Reduction, parts: Mapping[str, Part]) -> tuple
     choice, over = crew.choice, reduction.over
     blocks = choice.blocks.get(over.index, 1)
     width = choice.widths.get(over.index, 1)
-    if blocks > 1 and width > 1:
+    if (blocks > 1 and width > 1) or crew.rows_origin is not None:
         return Rounds(crew, reduction, parts).nodes()
     step = crew.team * width * blocks
     split = last_turn(over.extent, step, choice.ahead, most=choice.ahead // 2 if blocks == 1 else choice.ahead - 1)

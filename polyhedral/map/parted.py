@@ -34,6 +34,7 @@ from texpr.grammar.index.expr import (
     ONE,
     ZERO,
     add,
+    at_least_zero,
     const,
     multiply,
     names,
@@ -49,6 +50,7 @@ from texpr.polyhedral.map.last_turn import rounds
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.meeting import last, together
+from texpr.polyhedral.map.part_lines import first_of_group, row_groups
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.serial import Body
@@ -92,7 +94,13 @@ class _Launch:
                     end = const(self.choice.strip)
                     body.append(Define(index=crew.strip_end, digits=(block,) if block else (), offset=end))
                 offset = multiply(const(-1), IndexVar(name=crew.lead))
+            if par is crew.along and crew.group:
+                body.append(Define(index=crew.group, digits=digits))
+                digits = ()
+                offset = first_of_group(IndexVar(name=crew.group), choice.patch[par.index], crew.apart)
             body.append(Define(index=crew.firsts.get(par.index, par.index), digits=digits, offset=offset))
+        if crew.rows_origin is not None:
+            body.append(crew.lead_of_rows())
         body += self._tiles(grid)
         covered = crew.covered
         if crew.origin is not None and crew.along is not None:  # each load is told which of its elements there are
@@ -141,14 +149,21 @@ class _Launch:
         shared = [(r, i) for r in self.work.reductions for i in r.indices if i in blocks]
         counts = {parts_of(r, self.choice, i, frozenset((*nest.indices, *r.indices))) for r, i in shared}
         parts = counts.pop() if len(counts) == 1 else const(max(blocks.values(), default=1))
-        extents = [*(add(crew.ranges[p.index][1], ONE) for p in nest.pars), parts]
+        extents = [*map(self._covered_extent, nest.pars), parts]
         covered = (*(crew.covered[index] for index in nest.indices), 1)
         order = [*(nest.indices.index(i) for i in self.choice.grid), len(nest.pars)]
-        indices = (*nest.indices, crew.part)
+        indices = (*(crew.group if crew.group and p is crew.along else p.index for p in nest.pars), crew.part)
         found = grid_digits(indices, extents, covered, order, self.draft.names, self.draft.target, crew.span)
         if found[-1] is not None:
             crew.part_digit, crew.parts = found[-1], found[-1].radix
         return found
+
+    def _covered_extent(self, par: Par) -> IndexExpr:
+        """How many iterations of an index, or groups of them, blocks have."""
+        extent = add(self.crew.ranges[par.index][1], ONE)
+        if not self.crew.group or par is not self.crew.along:
+            return extent
+        return row_groups(at_least_zero(extent), self.choice.patch[par.index], self.crew.apart)
 
     def _tiles(self, grid: Sequence[Digit | None]) -> list[Node]:
         """Which part of which elements the block takes."""

@@ -11,7 +11,7 @@ from texpr.polyhedral.map.crew import cut_of, team_of
 from texpr.polyhedral.map.crew_fits import crew_faults, listed
 from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.meeting import groups_of
-from texpr.polyhedral.map.part_lines import part_lines
+from texpr.polyhedral.map.part_lines import part_lines, row_lines
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.updates import part_bytes
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
@@ -73,6 +73,9 @@ def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
     if choice.strip and not choice.lines:
         yield f"`strip`: blocks end {choice.strip} neighbours that are counted from no line"
     for index, name in choice.lines.items():
+        if index not in nest.indices:
+            yield from _row_lines(problem, nest, choice, found, index, name)
+            continue
         along = index in choice.widths and index in nest.indices and ends_columns(choice, index)
         able = part_lines(problem, nest, found, index, team_of(choice)) if along else {}
         if name not in able:
@@ -83,6 +86,19 @@ def _lines(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
             yield f"`strip`: threads are sure to read {whole} neighbours of {index}, not {choice.strip}"
         elif choice.strip % choice.widths[index]:
             yield f"`strip`: {choice.strip} neighbours of {index} are no whole chunks"
+
+
+def _row_lines(problem: Problem, nest: Nest, choice: Parted, found: Work, index: str, name: str) -> Iterator[str]:
+    """Runs along a reduction are counted from the chunks of a thread's rows, which are aligned alike."""
+    alone = len(choice.patch) == len(choice.lines) == 1 and not choice.deal
+    over = {one.over.index for one in found.reductions}
+    able = row_lines(problem, nest, found, next(iter(choice.patch))) if alone and index in over else {}
+    if name not in able:
+        yield f"`lines`: runs along {index} are counted from {listed(able)}, not from {name}"
+    elif choice.widths.get(index, 1) * problem.kernel.buffer(able[name][0][0]).dtype.size_bytes != ACCESS_BYTES:
+        yield f"`lines`: runs along {index} are no chunk of {ACCESS_BYTES} bytes"
+    if choice.strip:
+        yield f"`strip`: blocks end rows, and no strip of {index}"
 
 
 def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterator[str]:
@@ -99,7 +115,7 @@ def _patch(problem: Problem, nest: Nest, choice: Parted, found: Work) -> Iterato
     if prod(counts) > MOST_SUMS:
         yield f"`patch`: a thread has at most {MOST_SUMS} rows of two indices"
     over = {one.over.index for one in found.reductions}
-    if choice.lines or choice.widths.keys() != over or found.first:
+    if choice.lines.keys() & {*nest.indices} or choice.widths.keys() != over or found.first:
         yield "`patch`: the runs of a thread lie along the reductions"
     if choice.deal and not ends_rows(choice):
         yield "`patch`: all threads of a block share the reductions, or those to which rows are dealt end one each"

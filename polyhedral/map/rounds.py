@@ -17,6 +17,7 @@ from texpr.grammar.ast import (
     Accumulate,
     Compare,
     CompareOp,
+    Condition,
     IndexExpr,
     IndexVar,
     Seq,
@@ -27,6 +28,7 @@ from texpr.grammar.index.expr import (
     add,
     at_least_zero,
     ceildiv,
+    conjunction,
     const,
     constant_value,
     multiply,
@@ -34,7 +36,7 @@ from texpr.grammar.index.expr import (
 )
 from texpr.grammar.index.linear import linear
 from texpr.polyhedral.layout.make import row_major
-from texpr.polyhedral.map.crew import Crew, Part
+from texpr.polyhedral.map.crew import Crew, Part, reach
 from texpr.polyhedral.map.part_lines import rows_alone
 from texpr.polyhedral.map.reducible import Reduction
 from texpr.polyhedral.map.round_loads import RoundLoads
@@ -74,7 +76,7 @@ class Rounds:
         rows = crew.taken if takes_rows(crew, self.choice) else ()
         self.along = (over if rows else crew.along or over).index
         self.width = self.choice.widths.get(self.along, 1)
-        own = (self._digit(par.index, "row", 1, self.choice.patch[par.index], Place.VECTOR) for par in rows)
+        own = (self._digit(par.index, "row", crew.apart, self.choice.patch[par.index], Place.VECTOR) for par in rows)
         self.rows = RowsBeside(crew, tuple(digit for digit in own if digit is not None)) if rows else None
         self.step = crew.team * self.choice.widths.get(over.index, 1)
         self.round = self._digit(over.index, "round", self.step, self.choice.ahead, Place.SERIAL)
@@ -83,7 +85,7 @@ class Rounds:
         self.number: IndexExpr = ZERO if self.round is None else IndexVar(name=self.round.name)
         extent = constant_value(over.extent)
         together = self.step * self.choice.ahead * self.choice.blocks.get(over.index, 1)
-        self.exact = extent is not None and (extent - begin) % together == 0
+        self.exact = extent is not None and (extent - begin) % together == 0 and crew.rows_origin is None
 
     def _digit(self, index: str, word: str, weight: int, radix: int, place: Place) -> Digit | None:
         if radix == 1:
@@ -115,7 +117,8 @@ class Rounds:
             )
             self.draft.digits.append(part)
         begin = self.begin if loop is self.reduction.over else 0
-        radix = ceildiv(at_least_zero(subtract(loop.extent, const(begin))), covered * count)
+        extent = reach(self.reduction, self.choice, loop.index)
+        radix = ceildiv(at_least_zero(subtract(extent, const(begin))), covered * count)
         if radix == ONE:
             return part, None
         name = self.draft.names.fresh(f"{stem(loop.index)}_serial")
@@ -134,6 +137,8 @@ class Rounds:
         part, serial = self._serial(loop, self.step * self.choice.ahead)
         own = multiply(const(self.choice.widths.get(loop.index, 1)), IndexVar(name=self.crew.team_index))
         own = add(const(self.begin), own)
+        if self.crew.rows_origin is not None:
+            own = subtract(own, IndexVar(name=self.crew.lead))
         digits = tuple(d for d in (part, serial) if d is not None)
         define = Define(index=self.first, digits=digits, offset=own)
         if self.loaded is not None:
@@ -185,7 +190,8 @@ class Rounds:
         nodes = Body(self.draft, hardware=hardware, digits=crew.own).nodes(body)
         wide: tuple[Wide, ...] = ()
         if self.width > 1:
-            found = along(self.draft.problem, self.reduction.reading, self.along, hardware, origin=crew.origin)
+            origin = crew.origin or crew.rows_origin
+            found = along(self.draft.problem, self.reduction.reading, self.along, hardware, origin=origin)
             wide = found.vectors(self.width).wide
         held = self.loaded.held if self.loaded is not None else {one.element: self._register(one) for one in wide}
         nodes = through(nodes, {element: (name, (self._place(element),)) for element, name in held.items()})
@@ -257,12 +263,15 @@ class Rounds:
 
     def _ends_whole(self, loop: Seq) -> bool:
         """Whether neighbours that a thread takes are all there or none of them."""
-        width = self.choice.widths.get(loop.index, 1)
-        return linear(loop.extent).is_multiple(width, self.draft.problem.divisors)
+        if loop.index in self.choice.lines:
+            return False
+        return linear(loop.extent).is_multiple(self.choice.widths.get(loop.index, 1), self.draft.problem.divisors)
 
     def _inside(self, index: IndexExpr, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         over = self.reduction.over
-        inside = Compare(op=CompareOp.LT, left=index, right=over.extent)
+        inside: Condition = Compare(op=CompareOp.LT, left=index, right=over.extent)
+        if self.crew.rows_origin is not None and index == IndexVar(name=over.index):
+            inside = conjunction((Compare(op=CompareOp.LE, left=ZERO, right=index), inside))
         return (Guard(condition=inside, body=nodes, padding=True, span=over.span),)
 
     def _unrolled(self, digit: Digit | None, nodes: tuple[Node, ...]) -> tuple[Node, ...]:

@@ -43,7 +43,8 @@ class Long(NamedTuple):
 
 
 FEW = 4 * WARP  # threads of a small block
-READ = (Long(FEW, 8, 4), Long(FEW, 6, 8))  # narrow rows that are only read, the first where they are aligned
+# Narrow rows that are only read, the first where they are aligned.
+READ = (Long(FEW, 8, 4), Long(FEW, 8, 8, beside=BESIDE_READ), Long(FEW, 6, 8))
 # Narrow rows that are written, their runs counted from a line.
 UNPACKED = (Long(256, 4, 4), Long(FEW, 8, 8, True), Long(256, 4, 8))
 ALIGNED = (Long(512, 4, 4, True), Long(512, 2, 2, True))  # of whole words beside vectors: two loops, or more
@@ -54,22 +55,22 @@ READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only
 BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
 LONG = (
     Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *HALVES, ALIGNED[0],
-    *UNPACKED, READ[1], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
+    *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
     Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
 """On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16
 at .79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread
 that is bound to 64 registers has 64 such elements in 32 of them, and spills where these are unpacked before the
 loop that reads them (.57). Many small blocks read narrow rows best: cross entropy of 8192 x 32000 in bf16 runs at
-.98 of a read in 4 of 128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .77 in 8,
-at .73 in 4 of 256; in f32 that runs at .87 in 8 of 256 with four on a multiprocessor, at .81 with three. Rows
-beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32 runs at .94 with four blocks in registers, at
-.96 in slots of two, in bf16 at .973 with 640 threads, at .966 with 512, and RMSNorm, which has a loop less, at 1.00
-in slots, at .97 in registers; sums of 257 x 100003 in bf16 at .95 in four blocks of 256 threads and in eight, and
-argmax, which computes more, at .93 and .86; LayerNorm of that runs in slots at .68 in bf16 and .71 in f32 (.58 and
-.64 in registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of it does better in registers in f32 (.88); in bf16 it
-runs at .90 in slots of eight blocks of 128 threads, at .86 in registers, at .83 in slots of two blocks of 512. Cross
-entropy does no better in slots (.74 in bf16, .84 in f32)."""
+.98 of a read in 4 of 128 threads, at .96 in 2 of 256 and at .80 in one of 512, that of 100003 columns at .86 in 8
+with eight on a multiprocessor, at .82 with six, at .80 in 4 of 256; in f32 that runs at .87 in 8 of 256 with four
+on a multiprocessor, at .81 with three. Rows beside vectors wait for these, too: LayerNorm of 8192 x 32000 in f32
+runs at .94 with four blocks in registers, at .96 in slots of two, in bf16 at .973 with 640 threads, at .966 with
+512, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in registers; sums of 257 x 100003 in bf16 at .95
+in four blocks of 256 threads and in eight, and argmax, which computes more, at .93 and .86; LayerNorm of that runs
+in slots at .68 in bf16 and .71 in f32 (.58 and .64 in registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of
+it does better in registers in f32 (.88); in bf16 it runs at .90 in slots of eight blocks of 128 threads, at .86 in
+registers, at .83 in slots of two blocks of 512. Cross entropy does no better in slots (.74 in bf16, .84 in f32)."""
 
 
 def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import prod
 
-from texpr.grammar.ast import Accumulate, Compare, CompareOp, IndexExpr, IndexVar, Subscript
-from texpr.grammar.index.expr import ONE, ZERO, add, const, constant_value, minimum, multiply, subtract
+from texpr.grammar.ast import Accumulate, Compare, CompareOp, IndexExpr, IndexOp, IndexVar, Subscript
+from texpr.grammar.index.expr import ONE, ZERO, add, combine, const, constant_value, minimum, multiply, subtract
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.crew import Crew
 from texpr.polyhedral.map.objective import WeightedAccess
@@ -71,10 +71,18 @@ class RowsBeside:
 
     def there(self, subscripts: tuple[Subscript, ...], numbers: Mapping[str, IndexExpr]) -> tuple[Subscript, ...]:
         """Subscripts in the rows of these numbers, by their index: of those that there are not the last one that there
-        is, whose elements nobody adds again."""
+        is, of those that lie apart that of the thread, whose elements nobody adds again."""
         for index, number in numbers.items():
-            row, cut = add(IndexVar(name=self.crew.firsts[index]), number), self.crew.cut_of(index)
-            subscripts = at(subscripts, index, row if cut is None else minimum(row, subtract(cut, ONE)))
+            first, apart, cut = IndexVar(name=self.crew.firsts[index]), self.crew.apart, self.crew.cut_of(index)
+            if apart == 1:
+                row = add(first, number)
+                row = row if cut is None else minimum(row, subtract(cut, ONE))
+            else:
+                if cut is not None:
+                    behind = subtract(subtract(cut, ONE), first)
+                    number = minimum(number, combine(IndexOp.DIV, behind, const(apart)))
+                row = add(first, multiply(const(apart), number))
+            subscripts = at(subscripts, index, row)
         return subscripts
 
     @property
@@ -102,7 +110,8 @@ class RowsBeside:
         cut = crew.cut_of(first.index)
         if others or cut is None:
             return self._each(nodes, asks=True)
-        end = add(IndexVar(name=crew.firsts[first.index]), first.radix)
+        last = multiply(const(crew.apart), subtract(first.radix, ONE))
+        end = add(IndexVar(name=crew.firsts[first.index]), add(last, ONE))
         return (
             Guard(
                 condition=Compare(op=CompareOp.LE, left=end, right=cut),

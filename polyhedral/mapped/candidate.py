@@ -190,7 +190,8 @@ class Parted:
     what is read here is aligned, which is alike for all that a thread reads; what neighbouring blocks have, overlaps.
     A block ends a `strip` of so many of them (0: all but the last chunk that its threads read). `patch`: beside runs
     along reductions, a thread takes so many neighbouring iterations of one or two indices of the band, and loads once
-    what they read. With `next_turn`, each round is loaded for the next turn as soon as it is added.
+    what they read. With `lines` of a reduction they are so far apart that what each has is aligned alike, and runs are
+    counted from there. With `next_turn`, each round is loaded for the next turn as soon as it is added.
     """
 
     threads: int

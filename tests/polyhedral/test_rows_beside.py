@@ -6,17 +6,21 @@ from typing import Any
 import numpy as np
 import pytest
 from emitted import Emitted
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from stages import mapped, only_launch
 from test_map_programs import arguments
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.access import Access, Cache
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Parted
 from texpr.polyhedral.mapped.operators import Copy
-from texpr.polyhedral.mapped.places import Memory, Scope
+from texpr.polyhedral.mapped.places import Memory, Place, Scope
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.mapped.tree import Guard
+from texpr.polyhedral.mapped.tree import Define, Guard, Lead
 from texpr.polyhedral.mapped.walks import of_kind
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -27,6 +31,7 @@ PICKED = """kernel k(A: f32[M, N], I: i64[M], V: f32[M]) {
 PROGRAMS = {
     "times": TIMES,
     "narrow": TIMES.replace("A: f32", "A: bf16").replace("x: f32", "x: bf16").replace("A[i, k] *", "f32(A[i, k]) *"),
+    "mixed": TIMES.replace("A: f32", "A: bf16").replace("A[i, k] *", "f32(A[i, k]) *"),
     "shifted": TIMES.replace("x: f32[N]", "x: f32[N + 3]").replace("x[k]", "x[k + 3]"),
     "with a factor": TIMES.replace("k { A", "k { y[i] * A")
     .replace("y: f32[M])", "s: f32[M], y: f32[M])")
@@ -38,20 +43,21 @@ PROGRAMS = {
 }
 
 
-def of_rows(text: str, rows: int, m: int, **changes: Any) -> MappedProgram:
+def of_rows(text: str, rows: int, m: int, n: int | None = None, **changes: Any) -> MappedProgram:
     """The program with so many rows in a thread, in blocks so small that a few of them share a row."""
+    known = {"M": m} if n is None else {"M": m, "N": n}
     first = mapped(text, M=m, N=100003)
     candidate = first.candidate
     assert isinstance(candidate, Candidate)
     ((name, own),) = candidate.launches.items()
     assert isinstance(own, Parted | Blocks)
-    width = 8 if "bf16" in text else 4
+    width = changes.pop("width", 8 if "bf16" in text else 4)
     loops = ("k", "k_1") if text.count(" N k ") > 1 else ("k",)
     parted = Parted(
         threads=64, grid=("i",), shared_out=loops, blocks=dict.fromkeys(loops, 2), ahead=1,
         widths=dict.fromkeys(loops, width), patch={"i": rows}, memory=own.memory,
     )  # fmt: skip
-    return mapped(text, choices=replace(candidate, launches={name: replace(parted, **changes)}), M=m)
+    return mapped(text, choices=replace(candidate, launches={name: replace(parted, **changes)}), **known)
 
 
 def agrees(program: MappedProgram, got: Any, sizes: dict[str, int], values: dict[str, Any]) -> None:
@@ -66,6 +72,93 @@ def test_rows_of_a_thread_are_added_each(name: str, m: int, rows: int, n: int) -
     if n == 0 and "where N" in PROGRAMS[name]:
         return
     program, sizes = of_rows(PROGRAMS[name], rows, m), {"M": m, "N": n}
+    values = arguments(program.kernel, sizes)
+    agrees(program, lambda known: simulate(program, values, seed=n, sizes=known), sizes, values)
+
+
+LINES = {"lines": {"k": "A[i, k]"}}
+ALIKE = [(9, 2, 301), (20, 2, 301), (23, 3, 67), (1, 2, 512), (33, 2, 1), (5, 4, 0), (16, 2, 64), (17, 4, 130)]
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "greatest and sum"])
+@pytest.mark.parametrize(("m", "rows", "n"), ALIKE)
+def test_rows_that_are_aligned_alike_are_read_in_chunks(name: str, m: int, rows: int, n: int) -> None:
+    more = {"ahead": 2, "blocks": {}} if m % 2 else {}
+    program = of_rows(PROGRAMS[name], rows, m, n if rows == 2 else None, **LINES, **more)
+    sizes = {"M": m, "N": n}
+    values = arguments(program.kernel, sizes)
+    agrees(program, lambda known: simulate(program, values, seed=n, sizes=known), sizes, values)
+
+
+@given(m=st.integers(1, 70), n=st.integers(0, 700), rows=st.integers(2, 4), narrow=st.booleans(), known=st.booleans())
+@settings(max_examples=15)
+def test_rows_of_any_size_that_are_aligned_alike(m: int, n: int, rows: int, narrow: bool, known: bool) -> None:
+    text = PROGRAMS["narrow" if narrow else "times"]
+    program, sizes = of_rows(text, rows, m, n if known else None, **LINES), {"M": m, "N": n}
+    values = arguments(program.kernel, sizes)
+    agrees(program, lambda known: simulate(program, values, seed=m, sizes=known), sizes, values)
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "apart"),
+    [
+        ("times", 301, 4),
+        ("times", 302, 2),
+        ("times", 304, 1),
+        ("narrow", 301, 8),
+        ("narrow", 302, 4),
+        ("narrow", None, 8),
+    ],
+)
+def test_rows_lie_as_far_apart_as_their_alignment_says(name: str, n: int | None, apart: int) -> None:
+    program = of_rows(PROGRAMS[name], 2, 257, n, **LINES)
+    defined = of_kind(only_launch(program).body, Define)
+    rows = {
+        digit.weight for node in defined for digit in node.digits if digit.place is Place.VECTOR and node.index == "i"
+    }
+    assert rows == {apart}
+    blocks, rest = divmod(257, 2 * apart)
+    assert constant_value(only_launch(program).grid[0]) in (blocks * apart + min(rest, apart), None)
+    (lead,) = of_kind(only_launch(program).body, Lead)
+    assert lead.of.buffer == "A" and lead.bytes == 16
+
+
+def test_chunks_of_rows_ask_for_no_line_of_the_l1() -> None:
+    asked = {
+        (c.source.buffer, c.access, c.cache) for c in of_kind(only_launch(of_rows(TIMES, 2, 8, **LINES)).body, Copy)
+    }
+    assert asked == {("A", Access.ALIGNED, Cache.NO_ALLOCATE), ("x", Access.FUNNEL, Cache.PLAIN)}
+
+
+@pytest.mark.parametrize("name", ["times", "narrow", "picked", "shifted"])
+@pytest.mark.parametrize(("m", "n"), [(19, 1003), (16, 61)])
+def test_the_text_of_rows_that_are_aligned_alike_computes_the_same(name: str, m: int, n: int) -> None:
+    program, sizes = of_rows(PROGRAMS[name], 2, m, ahead=2, **LINES), {"M": m, "N": n}
+    values, emitted = arguments(program.kernel, sizes), Emitted(program)
+    arrays = {**values, **{b.name: np.zeros(m, b.dtype.numpy) for b in program.kernel.params if b.name not in values}}
+    assert emitted.run(HostModule(emitted.source), arrays) is None
+    agrees(program, lambda known: arrays, sizes, values)
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "why"),
+    [
+        (TIMES, {"lines": {"k": "x[k]"}}, r"`lines`: runs along k are counted from A\[i, k\], not from x\[k\]"),
+        (TIMES, {**LINES, "width": 2}, "`lines`: runs along k are no chunk of 16 bytes"),
+        (TIMES, {**LINES, "strip": 8}, "`strip`: blocks end rows, and no strip of k"),
+        (TIMES.replace("A[i, k]", "A[i, N - 1 - k]"), LINES, "`lines`: runs along k are counted from none"),
+        (PROGRAMS["greatest and sum"], LINES, "`lines`: runs along k are counted from none"),
+    ],
+)
+def test_rows_that_are_not_alike_are_refused(text: str, change: dict[str, Any], why: str) -> None:
+    with pytest.raises(TExprError, match=why):
+        of_rows(text, 4, 8, **change)
+
+
+@pytest.mark.parametrize(("m", "n"), [(5, 515), (9, 701), (4, 1030)])
+def test_turns_of_rows_that_begin_early_have_none_of_few_rounds(m: int, n: int) -> None:
+    """Whole turns would end as much before the last iteration as they begin before the first."""
+    program, sizes = of_rows(TIMES, 2, m, n, ahead=2, blocks={}, **LINES), {"M": m, "N": n}
     values = arguments(program.kernel, sizes)
     agrees(program, lambda known: simulate(program, values, seed=n, sizes=known), sizes, values)
 
@@ -91,8 +184,15 @@ def test_rows_are_beside_one_another_where_all_read_a_long_vector() -> None:
     long = {"M": 257, "N": 100003}
     for name in ("times", "narrow"):
         found = choice(PROGRAMS[name], **long)
+        assert isinstance(found, Parted) and (found.patch, found.threads, found.resident) == ({"i": 2}, 896, 1)
+        assert not found.blocks and found.ahead == 2 and found.lines == {"k": "A[i, k]"}  # 129 blocks, 7 whole turns
+        found = choice(PROGRAMS[name], M=200, N=100003)
         assert isinstance(found, Parted) and (found.patch, found.threads, found.resident) == ({"i": 4}, 256, 4)
-        assert found.blocks == {"k": 8}  # 65 fours of rows, 528 blocks
+        assert found.blocks == {"k": 10} and not found.lines  # 50 fours of rows, 500 blocks
+        for m, n in ((264, 65521), (1000, 100003)) if name == "narrow" else ((1000, 100003),):
+            found = choice(PROGRAMS[name], M=m, N=n)
+            assert isinstance(found, Parted) and (found.patch, found.resident) == ({"i": 2}, 2)
+            assert not found.blocks and found.threads in (448, 512) and found.lines == {"k": "A[i, k]"}
     alone = TIMES.replace(" * x[k]", "")
     for text, sizes in (
         (alone, long),
@@ -136,6 +236,6 @@ def test_a_thread_without_an_iteration_of_a_turn_loads_nothing() -> None:
 
 def test_the_parts_of_few_blocks_meet_in_one_warp() -> None:
     """The last block needs no shared memory for so few of them: its first warp has all."""
-    program = mapped(TIMES, M=257, N=100003)
+    program = mapped(TIMES, M=200, N=100003)
     shared = [name for name, buffer in program.buffers.items() if buffer.memory is Memory.SHARED]
     assert shared == ["y_parts"]
