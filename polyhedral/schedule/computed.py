@@ -53,11 +53,11 @@ def without_computed(before: Program, after: Program) -> Program | Fault:
         if why is not None:
             return Fault(why=f"{buffer.name} {why}", span=buffer.span)
     body = after.kernel.body
-    for buffer in added:
-        (made,) = _makers(after, buffer.name)
+    # The last ones first: an array that is made of another one is put back before that one, whose readers it has then.
+    for made in sorted((_maker(after, b.name) for b in added), key=lambda made: made.position[:1], reverse=True):
         assert isinstance(made.leaf, Bind)
         put = _putting(made.leaf)
-        body = tuple(rewrite(s, put) for s in body if not _is_band_of(s, made) and not _declares(s, buffer.name))
+        body = tuple(rewrite(s, put) for s in body if not _is_band_of(s, made) and not _declares(s, made.leaf.buffer))
     names = {b.name for b in added}
     kernel = replace(after.kernel, buffers=tuple(b for b in after.kernel.buffers if b.name not in names), body=body)
     return build_program(kernel, beside=after)
@@ -70,6 +70,11 @@ def _is_made(after: Program, buffer: Buffer) -> bool:
 
 def _makers(program: Program, name: str) -> list[ProgramStatement]:
     return [s for s in program.statements if _writes(s, {name})]
+
+
+def _maker(program: Program, name: str) -> ProgramStatement:
+    (made,) = _makers(program, name)
+    return made
 
 
 def _writes(statement: ProgramStatement, names: set[str]) -> bool:

@@ -214,6 +214,20 @@ def test_the_check_notices_what_is_changed_meanwhile() -> None:
     assert faulty(sooner, text, move) == "W_factor is made of what S0 changes before S2 reads it"
 
 
+AGAIN = Precompute(statement="S1", part="second", dtype="f32")  # what the first one left: a copy of its array
+INSIDE = Precompute(statement="S1_second", part="value", dtype="f32")  # of what makes the first one's array
+
+
+@pytest.mark.parametrize("moves", [(SECOND, AGAIN), (SECOND, AGAIN, AGAIN)], ids=len)
+def test_arrays_that_are_made_of_such_arrays_are_put_back(moves: tuple[Move, ...]) -> None:
+    changed = replay(proved(HALF), moves).proved.program.kernel
+    assert sum(isinstance(stmt, New) for stmt in changed.body) == len(moves)
+
+
+def test_of_conversions_that_the_check_does_not_see_through_it_says_so() -> None:
+    assert "S1 does not compute what S1 does" in refused(HALF, SECOND, INSIDE)
+
+
 def _is(node: Node, index: str) -> bool:
     return isinstance(node, Par) and node.index == index
 
