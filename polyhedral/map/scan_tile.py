@@ -62,6 +62,7 @@ from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_columns import before_each
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_loads import in_one, reads_early
+from texpr.polyhedral.map.scan_ring import Ring
 from texpr.polyhedral.map.scan_shifted import AllRows, Rows, shifted
 from texpr.polyhedral.map.scan_split import begin, each_element, so_far, whole
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
@@ -94,8 +95,10 @@ class _Turn:
 class Tiles:
     """The tiles of one scan, whose carriers have these folds."""
 
-    def __init__(self, team: Team, scan: Scan, folds: Sequence[Fold], inside: Condition | None) -> None:
-        self.team, self.scan, self.folds, self.inside = team, scan, folds, inside
+    def __init__(
+        self, team: Team, scan: Scan, folds: Sequence[Fold], inside: Condition | None, ring: Ring | None = None
+    ) -> None:
+        self.team, self.scan, self.folds, self.inside, self.ring = team, scan, folds, inside, ring
         self.draft, self.choice = team.draft, team.choice
         self.ahead, self.own_width = team.choice.ahead, choice_width(team.choice, scan)
         self.neighbours = team.width if team.across is not None else self.own_width
@@ -114,6 +117,7 @@ class Tiles:
         self.moved: tuple[Wide, ...] = ()
         self.registers: dict[Element, str] = {}
         self.late = frozenset[Element]()
+        self.tile = ""  # the index of tiles, where a block has several
         self.loaded = False  # what there is no iteration for is 0 in registers
         if self.neighbours > 1:
             loop = team.across or scan.loop
@@ -133,6 +137,7 @@ class Tiles:
             begin = subtract(begin, IndexVar(name=self.line.lead))
             before = [lead_of(draft.problem, self.line.lead, self.origin, scan.index, LINE_BYTES)]
         tile, offset = draft.names.fresh(f"{stem(scan.index)}_tile") if several else "", begin
+        self.tile = tile
         if several or chain is not None:
             number = IndexVar(name=tile if chain is None else chain.part)
             offset = add(multiply(const(self.covered), number), begin)
@@ -145,7 +150,10 @@ class Tiles:
         body = [Define(index=self.first, digits=(), offset=offset), *loads]
         body += self._tile(behind, handed_on=handed_on or several)
         if several:
-            return [*before, Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)]
+            ring = self.ring
+            body += ring.turned(tile, count) if ring is not None else ()
+            loop = Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)
+            return [*before, loop] if ring is None else [*before, *ring.filled(tile, count), loop, *ring.over()]
         return [*before, *body]
 
     def _tile(self, behind: Sequence[Node], *, handed_on: bool) -> list[Node]:
@@ -285,7 +293,7 @@ class Tiles:
         terms = {fold.carrier.update.id: fold for fold in self.folds}
         stmts = tuple(self._as_terms(stmt, terms, turn.place) for stmt in self.scan.terms)
         nodes = Body(self.draft, hardware=self.hardware, digits=self.team.own).nodes(stmts)
-        nodes = map_nodes(nodes, of_terms)
+        nodes = self._in_ring(map_nodes(nodes, of_terms), turn)
         inits: list[Node] = []
         for fold in self.folds:
             if not self._is_sure(fold):
@@ -303,7 +311,24 @@ class Tiles:
             body = through(nodes, {e: (name, turn.place) for e, name in self.registers.items()})
             if is_harmless(self.draft, turn.run, body, {*self.registers.values(), *spare}):
                 return self._rounds(turn, self._each(turn, nodes, moved, spare), asks=False)
+        if self.ring is not None and self.ring.is_harmless(nodes):
+            return (*self.team.unrolled(turn.round, inits), *self._for_column(self._rounds(turn, nodes, asks=False)))
         return self._rounds(turn, self._each(turn, nodes, moved, spare), inits)
+
+    def _in_ring(self, nodes: tuple[Node, ...], turn: _Turn) -> tuple[Node, ...]:
+        """The nodes of an iteration on what goes through a ring."""
+        if self.ring is None:
+            return nodes
+        assert turn.round is not None, "a tile of a ring has several rows"
+        round_ = IndexVar(name=turn.round.name)
+        row = add(multiply(const(self.ahead), IndexVar(name=self.team.member)), round_)
+        return self.ring.through(nodes, self.tile, row, round_)
+
+    def _for_column(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What is done by threads that have a column."""
+        if self.inside is None:
+            return nodes
+        return (Guard(condition=self.inside, body=nodes, padding=True, span=self.scan.loop.span),)
 
     def _is_sure(self, fold: Fold) -> bool:
         """Whether there is a term in every register."""
@@ -338,6 +363,7 @@ class Tiles:
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
         stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
         nodes = unrounded(Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts), self.late)
+        nodes = self._in_ring(nodes, turn)
         inside, asks = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds]), True
         if turn.run is not None:
             copies = stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
@@ -353,6 +379,8 @@ class Tiles:
         begins = [node for fold in self.folds for node in self._begin(fold, chunk)]
         if team.is_along:
             return list(self._rounds(turn, inside, begins))
+        if self.ring is not None and self.ring.is_harmless(nodes):
+            return [*begins, *self._for_column(self._rounds(turn, inside, asks=False))]
         return [*begins, *self._rounds(turn, inside, asks=asks)]
 
     def _begin(self, fold: Fold, chunk: str) -> list[Node]:
