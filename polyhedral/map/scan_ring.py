@@ -15,10 +15,11 @@ as tiles have a multiple of these. What was read and what is written in its plac
 thread has one column; the copies share the block's threads out by chunks. One barrier a tile tells all threads both
 that a tile is computed and that the next one is there.
 
-On an H200 running sums down 257 x 100003 in bf16 ran at .711 of a copy where threads moved single elements, whose
-pieces of 64 bytes leave a sector of memory to two warps each; through a ring at .867 with one block a multiprocessor of
-768 columns, .845 with two, .843 with three, but at .755 where pieces end with chunks of 16 bytes, not with sectors, and
-at .729 where some multiprocessors have a block more than others.
+On an H200 running sums down 257 x 100003 ran at .716 of a copy in bf16 where threads moved single elements, whose
+pieces of 64 bytes leave sectors of memory to two warps, and at .856 in f32; through a ring at .847 and .873, with two
+blocks of 416 threads a multiprocessor (three of 288: .853; by hand at .755 where pieces end with chunks of 16 bytes and
+not with sectors, at .729 where some multiprocessors have a block more). 2053 x 65521 in bf16: .862, .364 without;
+4099 x 32003: .841 with two threads for each column, .660 with one, .397 without; in f32 .829, .447.
 """
 
 from collections.abc import Sequence
@@ -42,10 +43,12 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.crew import team_of
-from texpr.polyhedral.map.digits import thread_digits
+from texpr.polyhedral.map.digits import power_of_two, thread_digits
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.hardware_attributes import threads_asked
 from texpr.polyhedral.map.objective import SECTOR_BYTES
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.runs import nothing, through
 from texpr.polyhedral.map.scan import Scan
 from texpr.polyhedral.map.scan_shifted import Strip, shifted_along
@@ -64,6 +67,11 @@ from texpr.polyhedral.walk import read_accesses, written
 
 GROUP = GroupKind.CP_ASYNC
 LEAST_STAGES = 2
+WIDEST = 4  # bytes of an element that goes through a ring
+ROWS = 16  # of a tile that a thread has: those after which rows begin alike in sectors of narrow elements
+MOST, MOST_BLOCKS = 544, 4  # threads in a row, and blocks of them for each multiprocessor
+BUSY = 512  # threads of a multiprocessor: where it has fewer, several share a column, and have 64 bytes of it each
+LEAST_RING, ON_THEIR_WAY = 3, 40 << 10  # stages, and bytes of a multiprocessor's blocks while one tile is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +185,35 @@ def ring_fault(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> s
     if choice.ahead % form.sector:
         return f"`ahead` is a multiple of {form.sector} rows, of which each begins elsewhere in a sector"
     return None if problem.target.shared_bytes else "`ring`: it lies in shared memory"
+
+
+def in_ring(problem: Problem, nest: Nest, choice: Scanned, found: Scans, columns: int) -> Scanned | None:
+    """The choice with a ring, where a scan has so many columns that each multiprocessor has some: in as few blocks as
+    have no more threads in a row than `MOST`, so that all multiprocessors have as many. Where these threads are few,
+    several share a column. A ring has as many stages as keep the memory busy."""
+    form, target = ringing(problem, nest, found, choice.along), problem.target
+    asked = threads_asked(problem.kernel, target) is not None or blocks_asked(problem.kernel, target) is not None
+    if form is None or asked or form.loads.dtype.size_bytes > WIDEST or len(nest.pars) > 1:
+        return None
+    for blocks in range(1, MOST_BLOCKS + 1):
+        own = -(-columns // (blocks * target.multiprocessors * form.sector)) * form.sector
+        row = row_threads(form, own, target.warp_size)
+        if row <= MOST:
+            break
+    else:
+        return None
+    team = power_of_two(-(-BUSY // (blocks * row)))
+    ahead = ROWS if team == 1 else ROWS * WIDEST // form.loads.dtype.size_bytes
+    own_bytes = team * ahead * row * form.loads.dtype.size_bytes
+    return replace(
+        choice,
+        threads=team * row,
+        deal=((choice.along, row),),
+        ahead=ahead,
+        ring=max(LEAST_RING, 1 + -(-ON_THEIR_WAY // (blocks * own_bytes))),
+        strip=own_columns(form, row),
+        resident=0,
+    )
 
 
 def strip_in_ring(draft: Draft, form: Ringing, par: Par, choice: Scanned) -> Strip:
@@ -304,7 +341,6 @@ class Ring:
                 begin=subtract(ZERO, self._column),
                 end=subtract(minimum(columns, multiply(const(self.strip.count), rows)), self._column),
                 other=nothing(wide.dtype, wide.first.span),
-                unseen=True,
             ),
             access=Access.ALIGNED,
             completion=Completion.CP_ASYNC,
