@@ -1,19 +1,19 @@
 """Rings of rows: what scans of columns move goes through shared memory, in whole chunks both ways.
 
-    par 100003 j { s = 0; seq 257 i { s += X[i, j]; Y[i, j] = s } }      bf16: 768 columns a block, 16 rows a tile
+    par 100003 j { s = 0; seq 257 i { s += X[i, j]; Y[i, j] = s } }      bf16: 384 columns a block, 16 rows a tile
 
-    for stage < 3: copy X_ring[stage, row, 8*chunk + e] = X[16*stage + row, j_strip + 8*chunk - lead + e];  a group
+    for i_tile < 3: copy X_ring[i_tile, row, 8*chunk + e] = X[16*i_tile + row, j_strip + 8*chunk - lead + e];  a group
     for i_tile < 17
       s of a thread's column: X_ring[i_tile % 3, i_round, lead + j - j_strip] is X, and then Y, of it
       wait for the next tile's group; barrier
       copy Y[…] = X_ring[…]       from one sector of memory to another: the next block has what is left of its columns
-      copy X_ring[i_tile % 3, …] = X[…]      of the tile that comes three later, by the threads that took the one at hand
-    lead = (5 * row) % 8: how far behind a chunk of memory a row's columns begin
+      copy X_ring[i_tile % 3, …] = X[…]      of the tile that comes three later, by the threads that took this one
+    lead = (3 * row) % 8: how far behind a chunk of memory a row's columns begin
 
-Rows lie so many elements apart that where each begins in its chunk and sector is known where text is unrolled, as long
-as tiles have a multiple of these. What was read and what is written in its place lie alike, so one ring holds both. A
-thread has one column; the copies share the block's threads out by chunks. One barrier a tile tells all threads both
-that a tile is computed and that the next one is there.
+Rows lie so many elements apart that where each begins in its chunk and sector is known where text is unrolled, as
+tiles have a multiple of these. What was read and what is written in its place lie alike, so one ring holds both. A
+column has one thread, or some that share it; the copies share the block's threads out by chunks. One barrier a tile
+tells all threads both that a tile is computed and that the next one is there.
 
 On an H200 running sums down 257 x 100003 ran at .716 of a copy in bf16 where threads moved single elements, whose
 pieces of 64 bytes leave sectors of memory to two warps, and at .856 in f32; through a ring at .847 and .873, with two
@@ -38,7 +38,6 @@ from texpr.grammar.index.expr import (
     multiply,
     subtract,
 )
-from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.bands import Nest
@@ -245,7 +244,9 @@ class Ring:
         span, name, extents = wide.first.span, wide.element[0], (choice.ring, self.rows, self.columns)
         reason = f"rows of {name} on their way, and of {form.stores.element[0]} in their place"
         shape = row_major(tuple(map(const, extents)))
-        self.buffer = draft.local(f"{name}_ring", wide.dtype, Memory.SHARED, shape, reason, align=ACCESS_BYTES, span=span)
+        self.buffer = draft.local(
+            f"{name}_ring", wide.dtype, Memory.SHARED, shape, reason, align=ACCESS_BYTES, span=span
+        )
         out = f"a chunk of {form.stores.element[0]} on its way back"
         held = row_major((const(form.chunk),))
         self.held = draft.local(f"{form.stores.element[0]}_run", wide.dtype, Memory.REG, held, out, span=span)
@@ -262,7 +263,7 @@ class Ring:
         column = subtract(IndexVar(name=self.strip.columns.index), IndexVar(name=self.strip.first))
         place = (self._slot(IndexVar(name=tile)), row, add(self.form.lead(round_), column))
         elements = (self.form.loads.element, self.form.stores.element)
-        return through(nodes, {element: (self.buffer, place) for element in elements})
+        return through(nodes, dict.fromkeys(elements, (self.buffer, place)))
 
     def is_harmless(self, nodes: Sequence[Node]) -> bool:
         """Whether nobody sees what an iteration does on rows that there are not: all that it touches is a thread's own,
@@ -273,7 +274,9 @@ class Ring:
             touched |= {target[0]} if target is not None else set()
             if any(name != self.buffer and self.draft.buffers[name].memory is not Memory.REG for name in touched):
                 return False
-        asked = (n.condition for n in every_node(tuple(nodes)) if isinstance(n, Guard) and isinstance(n.condition, Read))
+        asked = (
+            n.condition for n in every_node(tuple(nodes)) if isinstance(n, Guard) and isinstance(n.condition, Read)
+        )
         return all(read.buffer == self.buffer for read in asked)
 
     def filled(self, tile: str, tiles: IndexExpr) -> tuple[Node, ...]:
@@ -305,7 +308,7 @@ class Ring:
 
     @property
     def _column(self) -> IndexExpr:
-        """The column with which a thread's chunk begins, from where the strip does: all rows of a thread begin alike."""
+        """The column with which a thread's chunk begins, from where the strip does: all its rows begin alike."""
         place = multiply(const(self.form.chunk), IndexVar(name=self.chunk))
         return subtract(place, self.form.lead(IndexVar(name=self.row)))
 
@@ -325,7 +328,9 @@ class Ring:
 
     def _in_ring(self, tile: IndexExpr, element: IndexExpr) -> View:
         column = add(multiply(const(self.form.chunk), IndexVar(name=self.chunk)), element)
-        return View(buffer=self.buffer, subscripts=(self._slot(tile), self._own_row, column), dtype=self.form.loads.dtype)
+        return View(
+            buffer=self.buffer, subscripts=(self._slot(tile), self._own_row, column), dtype=self.form.loads.dtype
+        )
 
     def _copied(self, tile: IndexExpr, tiles: IndexExpr) -> Guard:
         """The copies of a tile into its slot, where there is such a tile."""

@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, New, Read, Stmt
-from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, conjunction, const, multiply, subtract, where_some
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    conjunction,
+    const,
+    multiply,
+    subtract,
+    where_some,
+)
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, numbered, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
@@ -84,7 +95,9 @@ class _Launch:
         for par, block, mine in zip(nest.pars, grid, team.band.digits, strict=False):
             digits: tuple[Digit, ...] = (block,) if block else ()
             offset: IndexExpr = ZERO
-            if team.strip is not None and par is team.strip.columns:  # what is counted from where a strip begins overlaps
+            if (
+                team.strip is not None and par is team.strip.columns
+            ):  # what is counted from where a strip begins overlaps
                 body.append(Define(index=team.strip.first, digits=digits))
                 digits, offset = (), IndexVar(name=team.strip.first)
             name = team.firsts.get(par.index, par.index)

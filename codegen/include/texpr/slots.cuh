@@ -8,8 +8,8 @@
 namespace tx {
 
 // Starts a copy of elements index .. index + kCount - 1, 16 bytes at an aligned address: the slot has those that are
-// wanted, and anything in place of the others. None behind the last wanted one is read. Where none is wanted the address
-// may lie outside the array, and the slot becomes zeros (`or_none`), or stays as it is.
+// wanted, and anything in place of the others. None behind the last wanted one is read. Where none is wanted the
+// address may lie outside the array, and the slot becomes zeros (`or_none`), or stays as it is.
 #if defined(TX_HOST)
 template <int kCount, class T, class Memory>
 inline void cp_async_or_none(host::Spot<T> to, const Memory& from, i64 index, Wanted<kCount> wanted,
