@@ -187,7 +187,7 @@ def test_no_two_blocks_write_to_one_sector(columns: int) -> None:
     for row in range(16):
         ends = list[tuple[int, int]]()
         for block in range(blocks):
-            stored = [c for c in range(-8, 64) if _stores(program, edge, block, row, c)]
+            stored = [c for c in range(-8, 64) if _stores(edge, columns, block, row, c)]
             ends.append((stored[0], stored[-1] + 1))
             assert stored == list(range(*ends[-1]))
         places = [(32 * block + begin, 32 * block + end) for block, (begin, end) in enumerate(ends)]
@@ -196,11 +196,10 @@ def test_no_two_blocks_write_to_one_sector(columns: int) -> None:
             assert end == begin and (row * columns + end) * 2 % 32 == 0
 
 
-def _stores(program: MappedProgram, edge: Copy, block: int, row: int, column: int) -> bool:
+def _stores(edge: Copy, columns: int, block: int, row: int, column: int) -> bool:
     """Whether a block stores a column, counted from where its strip begins."""
     assert edge.within is not None
-    lead = row * program.kernel.buffer("Y").shape[1].value % 8  # type: ignore[union-attr]
-    chunk, element = divmod(column + lead, 8)
+    chunk, element = divmod(column + row * columns % 8, 8)
     if chunk not in range(8):
         return False
     names = {"j_strip": 32 * block, "ring_row": row % 8, "copied": row // 8, "ring_chunk": chunk}
