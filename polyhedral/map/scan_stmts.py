@@ -1,6 +1,6 @@
 """The statements of a scan as threads run them: for their terms, and again behind the fold of all iterations before.
 
-    seq N j { s += X[i, j]; Y[i, j] = s }     s_terms[q, e] = X[i, j]     then  s_now += s_terms[q, e] ; Y[i, j] = s_now
+seq N j { s += X[i, j]; Y[i, j] = s }     s_terms[q, e] = X[i, j]     then  s_now += s_terms[q, e] ; Y[i, j] = s_now
 """
 
 from collections.abc import Mapping
