@@ -392,6 +392,6 @@ class Ring:
             replace(take, id=fresh(f"{take.id}_edge")),
             replace(store, id=fresh(f"{store.id}_edge"), within=within),
         )
-        node = Guard(condition=strip.is_inner, body=(inner,), orelse=edges, uniform=Scope.BLOCK, span=span)
+        node = Guard(condition=conjunction(strip.is_inner), body=(inner,), orelse=edges, uniform=Scope.BLOCK, span=span)
         there = Compare(op=CompareOp.LT, left=self._row_of(tile), right=self.scan.loop.extent)
         return Fresh(buffer=self.held), self._each((Guard(condition=there, body=(node,), padding=True, span=span),))

@@ -148,13 +148,11 @@ class Strip:
         return self.count if number is None else self.own * (number - 1) + self.count
 
     @property
-    def is_inner(self) -> Condition:
-        """Whether a block has neither the first columns nor the last ones."""
+    def is_inner(self) -> tuple[Condition, ...]:
+        """Whether a block has neither the first columns nor the last ones: where all of these hold."""
         begin, all_ = IndexVar(name=self.first), const(self.count)
         left = subtract(self.columns.extent, begin)
-        return conjunction(
-            (Compare(op=CompareOp.LT, left=ZERO, right=begin), Compare(op=CompareOp.LT, left=all_, right=left))
-        )
+        return Compare(op=CompareOp.LT, left=ZERO, right=begin), Compare(op=CompareOp.LT, left=all_, right=left)
 
     def ends(self, skip: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
         """Which of its columns a block stores that has neither end of them, where so many are of a sector before."""
@@ -181,7 +179,7 @@ class Strip:
         skip = combine(IndexOp.MOD, subtract(const(sector), IndexVar(name=lead)), const(sector))
         own = self.ends(skip)[1]
         some = self._copy(copy, here, *self.ends_at_edges(skip), None if rows is None else rows.left)
-        inner = self.is_inner if rows is None else conjunction((self.is_inner, rows.all))
+        inner = conjunction(self.is_inner if rows is None else (*self.is_inner, rows.all))
         whole = self._copy(copy, here, skip, own, None, together=True)
         whole = replace(whole, id=self.draft.names.fresh(f"{copy.id}_whole"))
         scope = Scope.BLOCK if rows is None else Scope.WARP
