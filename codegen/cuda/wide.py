@@ -129,10 +129,12 @@ def _apart_call(copy: Copy, access: Places) -> str:
 
 
 def chunk_call(copy: Copy, access: Places) -> str:
-    """The call that begins to bring a chunk of an array, of which some elements are wanted, to a slot."""
+    """The call that begins to bring a chunk of an array, of which some elements are wanted, to a slot; zeros where none
+    is, if anybody may see them."""
+    which = "wanted" if copy.within is not None and copy.within.unseen else "or_none"
     own, where = access.number(copy.source.buffer, copy.source.first(copy.over).subscripts, writes=False, mixed=True)
     slot, count = access.spot(copy.target.first(copy.over), True), _last(copy)
-    return f"tx::cp_async_wanted<{count}>({listed(slot, own, where, wanted_elements(copy, count, access))});"
+    return f"tx::cp_async_{which}<{count}>({listed(slot, own, where, wanted_elements(copy, count, access))});"
 
 
 def _last(copy: Copy) -> int:

@@ -31,6 +31,7 @@ from texpr.polyhedral.map.reducible import reads_of
 from texpr.polyhedral.map.resident import blocks_asked
 from texpr.polyhedral.map.scan import Scan, is_long, scan
 from texpr.polyhedral.map.scan_lines import scan_lines
+from texpr.polyhedral.map.scan_ring import in_ring
 from texpr.polyhedral.map.scan_shifted import shifted_along, strip_of
 from texpr.polyhedral.map.scan_team import covered_by_team
 from texpr.polyhedral.map.scan_work import Scans, scans
@@ -89,6 +90,9 @@ def choose_scanned(problem: Problem, region: Region) -> Scanned | None:
             if wide is not None and wide.look_back and sizes[across] >= SHIFTED_WARPS * _columns(wide):
                 wide = replace(wide, strip=strip_of(problem, nest, wide, found))
                 choice = wide if _columns(wide) > _columns(choice) else choice
+        elif choice is not None and not choice.widths:
+            ringed = in_ring(problem, nest, choice, found, sizes[across])
+            choice = ringed if ringed is not None and scanned_fault(problem, nest, ringed) is None else choice
     return choice if choice is not None and scanned_fault(problem, nest, choice) is None else None
 
 

@@ -299,6 +299,7 @@ def _load(
             part=IndexVar(name=part) if part in over else None,
             whole=rounds_inside(draft.kernel, loop.extent, covered),
             together=own and together,
+            unseen=bool(tile.slots),  # what comes from there to registers has it again
         )
     name = tile.registers[element]
     target = View(buffer=name, subscripts=(add(held, here),), dtype=dtype)

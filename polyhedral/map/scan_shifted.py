@@ -147,6 +147,25 @@ class Strip:
         number = constant_value(self.number(add(ranges[self.columns.index][1], ONE)))
         return self.count if number is None else self.own * (number - 1) + self.count
 
+    @property
+    def is_inner(self) -> tuple[Condition, ...]:
+        """Whether a block has neither the first columns nor the last ones: where all of these hold."""
+        begin, all_ = IndexVar(name=self.first), const(self.count)
+        left = subtract(self.columns.extent, begin)
+        return Compare(op=CompareOp.LT, left=ZERO, right=begin), Compare(op=CompareOp.LT, left=all_, right=left)
+
+    def ends(self, skip: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+        """Which of its columns a block stores that has neither end of them, where so many are of a sector before."""
+        return skip, add(skip, const(self.own))
+
+    def ends_at_edges(self, skip: IndexExpr) -> tuple[IndexExpr, IndexExpr]:
+        """The same of any block: the first one begins with the columns, and the last one ends with them."""
+        begin, all_ = IndexVar(name=self.first), const(self.count)
+        left = subtract(self.columns.extent, begin)
+        is_last = minimum(ONE, at_least_zero(subtract(add(all_, ONE), left)))
+        end = add(self.ends(skip)[1], multiply(const(self.count - self.own), is_last))
+        return minimum(skip, begin), minimum(left, end)
+
     def stores(self, copies: Sequence[Copy], moved: Sequence[Wide], here: str, rows: "Rows | None") -> tuple[Node, ...]:
         """The stores of what a thread has of a row, from the name `here` on, and where in a sector the row begins;
         `rows`: how many there are from this one on, where that is not asked before."""
@@ -157,20 +176,10 @@ class Strip:
         """A block that is neither the first nor the last one stores whole chunks, where a thread has all its rows."""
         lead, sector = self.draft.names.fresh("lead"), SECTOR_BYTES // wide.dtype.size_bytes
         node = lead_of(self.draft.problem, lead, wide.element, self.columns.index, SECTOR_BYTES)
-        begin, all_ = IndexVar(name=self.first), const(self.count)
         skip = combine(IndexOp.MOD, subtract(const(sector), IndexVar(name=lead)), const(sector))
-        left = subtract(self.columns.extent, begin)
-        is_last = minimum(ONE, at_least_zero(subtract(add(all_, ONE), left)))
-        own = add(skip, const(self.own))
-        further = minimum(left, add(own, multiply(const(self.count - self.own), is_last)))
-        some = self._copy(copy, here, minimum(skip, begin), further, None if rows is None else rows.left)
-        inner = conjunction(
-            (
-                Compare(op=CompareOp.LT, left=ZERO, right=begin),
-                Compare(op=CompareOp.LT, left=all_, right=left),
-                *(() if rows is None else (rows.all,)),
-            )
-        )
+        own = self.ends(skip)[1]
+        some = self._copy(copy, here, *self.ends_at_edges(skip), None if rows is None else rows.left)
+        inner = conjunction(self.is_inner if rows is None else (*self.is_inner, rows.all))
         whole = self._copy(copy, here, skip, own, None, together=True)
         whole = replace(whole, id=self.draft.names.fresh(f"{copy.id}_whole"))
         scope = Scope.BLOCK if rows is None else Scope.WARP

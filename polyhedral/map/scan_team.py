@@ -121,7 +121,7 @@ class Team:
 
     chain: Chain | None = None
 
-    def __init__(self, draft: Draft, region: Region, choice: Scanned) -> None:
+    def __init__(self, draft: Draft, region: Region, choice: Scanned, strip: Strip | None = None) -> None:
         self.draft, self.choice = draft, choice
         self.nest, self.ranges = plain_nest(region)
         self.span = region.stmts[0].span.to(region.stmts[-1].span)
@@ -133,7 +133,7 @@ class Team:
         self.groups = choice.threads // self.team
         self.across = next((p for p in self.nest.pars if p.index in choice.widths), None)
         self.width = choice.widths[self.across.index] if self.across is not None else 1
-        self.strip = self._strip() if choice.strip else None
+        self.strip = strip or (self._strip() if choice.strip else None)
         self.firsts = {p.index: fresh(f"{stem(p.index)}_first") for p in self.nest.pars if p is self.across}
         self.member = fresh("member")
         own = tuple((self.nest.indices.index(index), n) for index, n in choice.deal)

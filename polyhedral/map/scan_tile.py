@@ -11,24 +11,16 @@ Where lanes lie across the scans, a thread's iterations follow one another: it f
 unit is one thread.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
 from texpr.grammar.ast import (
-    Accumulate,
-    Atomic,
-    Bind,
     Compare,
     CompareOp,
     Condition,
-    Expr,
-    If,
     IndexVar,
     Or,
-    Read,
-    Seq,
-    Stmt,
 )
 from texpr.grammar.index.expr import (
     ONE,
@@ -44,7 +36,6 @@ from texpr.grammar.index.expr import (
 from texpr.grammar.index.linear import linear
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of
-from texpr.polyhedral.map.long_sums import as_type, direct, narrow
 from texpr.polyhedral.map.rounded_stores import unrounded
 from texpr.polyhedral.map.runs import (
     Copies,
@@ -62,8 +53,10 @@ from texpr.polyhedral.map.scan import Scan, without_unread
 from texpr.polyhedral.map.scan_columns import before_each
 from texpr.polyhedral.map.scan_lines import adds_nothing, reach, scan_origins
 from texpr.polyhedral.map.scan_loads import in_one, reads_early
+from texpr.polyhedral.map.scan_ring import Ring
 from texpr.polyhedral.map.scan_shifted import AllRows, Rows, shifted
-from texpr.polyhedral.map.scan_split import begin, each_element, so_far, whole
+from texpr.polyhedral.map.scan_split import begin, each_element, whole
+from texpr.polyhedral.map.scan_stmts import as_now, as_terms, is_top
 from texpr.polyhedral.map.scan_team import Fold, Team, choice_width, covered_by_team
 from texpr.polyhedral.map.scan_units import Registers, of_terms, parts_of
 from texpr.polyhedral.map.scan_work import rounded_late
@@ -74,7 +67,6 @@ from texpr.polyhedral.mapped.places import Digit, Place, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import map_nodes
 from texpr.polyhedral.names import stem
-from texpr.polyhedral.walk import map_reads, map_subscripts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +86,10 @@ class _Turn:
 class Tiles:
     """The tiles of one scan, whose carriers have these folds."""
 
-    def __init__(self, team: Team, scan: Scan, folds: Sequence[Fold], inside: Condition | None) -> None:
-        self.team, self.scan, self.folds, self.inside = team, scan, folds, inside
+    def __init__(
+        self, team: Team, scan: Scan, folds: Sequence[Fold], inside: Condition | None, ring: Ring | None = None
+    ) -> None:
+        self.team, self.scan, self.folds, self.inside, self.ring = team, scan, folds, inside, ring
         self.draft, self.choice = team.draft, team.choice
         self.ahead, self.own_width = team.choice.ahead, choice_width(team.choice, scan)
         self.neighbours = team.width if team.across is not None else self.own_width
@@ -114,6 +108,7 @@ class Tiles:
         self.moved: tuple[Wide, ...] = ()
         self.registers: dict[Element, str] = {}
         self.late = frozenset[Element]()
+        self.tile = ""  # the index of tiles, where a block has several
         self.loaded = False  # what there is no iteration for is 0 in registers
         if self.neighbours > 1:
             loop = team.across or scan.loop
@@ -133,6 +128,7 @@ class Tiles:
             begin = subtract(begin, IndexVar(name=self.line.lead))
             before = [lead_of(draft.problem, self.line.lead, self.origin, scan.index, LINE_BYTES)]
         tile, offset = draft.names.fresh(f"{stem(scan.index)}_tile") if several else "", begin
+        self.tile = tile
         if several or chain is not None:
             number = IndexVar(name=tile if chain is None else chain.part)
             offset = add(multiply(const(self.covered), number), begin)
@@ -145,7 +141,10 @@ class Tiles:
         body = [Define(index=self.first, digits=(), offset=offset), *loads]
         body += self._tile(behind, handed_on=handed_on or several)
         if several:
-            return [*before, Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)]
+            ring = self.ring
+            body += ring.turned(tile, count) if ring is not None else ()
+            loop = Loop(index=tile, extent=count, body=tuple(body), span=scan.loop.span)
+            return [*before, loop] if ring is None else [*before, *ring.filled(tile, count), loop, *ring.over()]
         return [*before, *body]
 
     def _tile(self, behind: Sequence[Node], *, handed_on: bool) -> list[Node]:
@@ -170,7 +169,7 @@ class Tiles:
         turn, rows = self._turn(), (self.ahead,) if self.ahead > 1 else ()
         assert turn.run is not None, "what is wide is along a run"
         folds = {fold.carrier.name: (fold, ()) for fold in self.folds}
-        self.late = rounded_late(self.scan, self.moved, lambda stmt: self._as_now(stmt, folds, ()))
+        self.late = rounded_late(self.scan, self.moved, lambda stmt: as_now(self.team, self.scan, stmt, folds, ()))
         self.registers = registers_of(self.draft, turn.run, self.moved, rows, self.late)
         return [*self._fresh(loads=True), *self._fresh(loads=False), *self._loads(self.first, turn)]
 
@@ -283,9 +282,9 @@ class Tiles:
         """The terms of all iterations, before anything else."""
         turn = self._turn()
         terms = {fold.carrier.update.id: fold for fold in self.folds}
-        stmts = tuple(self._as_terms(stmt, terms, turn.place) for stmt in self.scan.terms)
+        stmts = tuple(as_terms(self.scan, stmt, terms, turn.place) for stmt in self.scan.terms)
         nodes = Body(self.draft, hardware=self.hardware, digits=self.team.own).nodes(stmts)
-        nodes = map_nodes(nodes, of_terms)
+        nodes = self._in_ring(map_nodes(nodes, of_terms), turn)
         inits: list[Node] = []
         for fold in self.folds:
             if not self._is_sure(fold):
@@ -303,41 +302,39 @@ class Tiles:
             body = through(nodes, {e: (name, turn.place) for e, name in self.registers.items()})
             if is_harmless(self.draft, turn.run, body, {*self.registers.values(), *spare}):
                 return self._rounds(turn, self._each(turn, nodes, moved, spare), asks=False)
+        if self.ring is not None and self.ring.is_harmless(nodes):
+            return (*self.team.unrolled(turn.round, inits), *self._for_column(self._rounds(turn, nodes, asks=False)))
         return self._rounds(turn, self._each(turn, nodes, moved, spare), inits)
+
+    def _in_ring(self, nodes: tuple[Node, ...], turn: _Turn) -> tuple[Node, ...]:
+        """The nodes of an iteration on what goes through a ring."""
+        if self.ring is None:
+            return nodes
+        assert turn.round is not None, "a tile of a ring has several rows"
+        round_ = IndexVar(name=turn.round.name)
+        row = add(multiply(const(self.ahead), IndexVar(name=self.team.member)), round_)
+        return self.ring.through(nodes, self.tile, row, round_)
+
+    def _for_column(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        """What is done by threads that have a column."""
+        if self.inside is None:
+            return nodes
+        return (Guard(condition=self.inside, body=nodes, padding=True, span=self.scan.loop.span),)
 
     def _is_sure(self, fold: Fold) -> bool:
         """Whether there is a term in every register."""
         extent = (self.team.across or self.scan.loop).extent
         whole = self.neighbours == 1 or linear(extent).is_multiple(self.neighbours, self.draft.problem.divisors)
-        return self._is_top(fold) and whole and self.exact and self.inside is None
-
-    def _is_top(self, fold: Fold) -> bool:
-        """Whether each iteration makes one update."""
-        return any(isinstance(s, Accumulate) and s.id == fold.carrier.update.id for s in self.scan.body)
-
-    def _as_terms(self, stmt: Stmt, folds: dict[str, Fold], place: Registers) -> Stmt:
-        """A statement whose updates bind terms."""
-        match stmt:
-            case Accumulate(id=id) if id in folds:
-                fold = folds[id]
-                if self._is_top(fold):
-                    return Bind(id=id, buffer=fold.terms, subscripts=place, value=narrow(stmt.value), span=stmt.span)
-                return replace(stmt, buffer=fold.terms, subscripts=place, value=narrow(stmt.value))
-            case Seq(body=body):
-                return replace(stmt, body=tuple(self._as_terms(s, folds, place) for s in body))
-            case If(then=then, orelse=orelse):
-                arms = (tuple(self._as_terms(s, folds, place) for s in arm) for arm in (then, orelse))
-                return replace(stmt, then=next(arms), orelse=next(arms))
-            case _:
-                return stmt
+        return is_top(self.scan, fold) and whole and self.exact and self.inside is None
 
     def _iterations(self) -> list[Node]:
         """The iterations, as the program has them, behind the fold of all before."""
         team, turn = self.team, self._turn()
         element = () if team.across is None or turn.vector is None else (IndexVar(name=turn.vector.name),)
         folds = {fold.carrier.name: (fold, element) for fold in self.folds}
-        stmts = without_unread(tuple(self._as_now(stmt, folds, turn.place) for stmt in self.scan.body))
+        stmts = without_unread(tuple(as_now(team, self.scan, stmt, folds, turn.place) for stmt in self.scan.body))
         nodes = unrounded(Body(self.draft, hardware=self.hardware, digits=team.own).nodes(stmts), self.late)
+        nodes = self._in_ring(nodes, turn)
         inside, asks = self._each(turn, nodes, self.moved, [fold.now for fold in self.folds]), True
         if turn.run is not None:
             copies = stores_of(Copies(self.draft, turn.run, team.own), self.moved, self.registers)
@@ -353,6 +350,8 @@ class Tiles:
         begins = [node for fold in self.folds for node in self._begin(fold, chunk)]
         if team.is_along:
             return list(self._rounds(turn, inside, begins))
+        if self.ring is not None and self.ring.is_harmless(nodes):
+            return [*begins, *self._for_column(self._rounds(turn, inside, asks=False))]
         return [*begins, *self._rounds(turn, inside, asks=asks)]
 
     def _begin(self, fold: Fold, chunk: str) -> list[Node]:
@@ -367,30 +366,3 @@ class Tiles:
         if team.lanes > 1:
             nodes.append(team.combine(fold, "now", fold.now, place, team.read(fold, fold.lanes, at)))
         return [Fresh(buffer=fold.now), *(nodes if team.is_along else team.each(chunk, self.chunks, nodes))]
-
-    def _as_now(self, stmt: Stmt, folds: Mapping[str, tuple[Fold, Registers]], place: Registers) -> Stmt:
-        """A statement on the folds of a thread in place of what is handed on."""
-
-        def read(found: Read) -> Expr:
-            if found.buffer not in folds:
-                return found
-            fold, element = folds[found.buffer]
-            return as_type(so_far(self.team, fold, element), found.dtype)
-
-        alone = self.scan.alone(stmt)
-        if alone is not None:
-            return self._as_now(alone.update, folds, place)
-        match stmt:
-            case Accumulate(buffer=name) if name in folds:
-                fold, element = folds[name]
-                return replace(stmt, buffer=fold.now, subscripts=element, value=self.team.term(fold, place))
-            case Bind() | Accumulate() | Atomic():
-                value = direct(map_reads(stmt.value, read))
-                return replace(stmt, value=value, subscripts=map_subscripts(stmt.subscripts, read))
-            case If(then=then, orelse=orelse):
-                arms = (tuple(self._as_now(s, folds, place) for s in arm) for arm in (then, orelse))
-                return replace(stmt, then=next(arms), orelse=next(arms))
-            case Seq(body=body):
-                return replace(stmt, body=tuple(self._as_now(s, folds, place) for s in body))
-            case _:
-                return stmt

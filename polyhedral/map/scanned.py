@@ -12,7 +12,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import Compare, CompareOp, IndexExpr, IndexVar, New, Read, Stmt
-from texpr.grammar.index.expr import ONE, ZERO, add, at_least_zero, ceildiv, const, subtract, where_some
+from texpr.grammar.index.expr import (
+    ONE,
+    ZERO,
+    add,
+    at_least_zero,
+    ceildiv,
+    conjunction,
+    const,
+    multiply,
+    subtract,
+    where_some,
+)
 from texpr.polyhedral.map.digits import Piece, grid_digits, grid_size, numbered, place_on_grid
 from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.launches import padding_guard, place_in
@@ -20,6 +31,7 @@ from texpr.polyhedral.map.long_sums import as_type
 from texpr.polyhedral.map.problem import Region, plain_nest
 from texpr.polyhedral.map.scan import Scan
 from texpr.polyhedral.map.scan_lines import reach, scan_origins
+from texpr.polyhedral.map.scan_ring import Ring, ringing, strip_in_ring
 from texpr.polyhedral.map.scan_shifted import shifted
 from texpr.polyhedral.map.scan_team import Chain, Fold, Team, covered_by_team
 from texpr.polyhedral.map.scan_tile import Tiles
@@ -39,14 +51,21 @@ def build_scanned(draft: Draft, region: Region, choice: Scanned) -> Launch:
     found = scans(draft.problem, nest.body, choice.shared_out)
     assert found is not None, "the candidate fits"
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
-    return _Launch(Team(draft, region, choice), found, region.name).build()
+    if not choice.ring:
+        return _Launch(Team(draft, region, choice), found, region.name).build()
+    form = ringing(draft.problem, nest, found, choice.along)
+    assert form is not None, "the candidate fits"
+    par = next(par for par in nest.pars if par.index == choice.along)
+    strip = strip_in_ring(draft, form, par, choice)
+    ring = Ring(draft, choice, form, found.scans[0], strip)
+    return _Launch(Team(draft, region, choice, strip), found, region.name, ring).build()
 
 
 class _Launch:
     """The launch in the making; `inside` cuts what is no iteration of its band."""
 
-    def __init__(self, team: Team, found: Scans, name: str) -> None:
-        self.team, self.found, self.name = team, found, name
+    def __init__(self, team: Team, found: Scans, name: str, ring: Ring | None = None) -> None:
+        self.team, self.found, self.name, self.ring = team, found, name, ring
         self.draft, self.nest = team.draft, team.nest
         covered = dict(zip(self.nest.indices, team.band.covered, strict=False))
         if team.strip is not None:
@@ -54,6 +73,8 @@ class _Launch:
         shifts = any(shifted(self.draft.problem, self.nest, team.choice, scan) for scan in found.scans)
         names = {} if shifts else team.firsts  # where lanes shift, a row may end among the elements of a thread
         self.inside = padding_guard(self.nest, covered, team.ranges, names)
+        if ring is not None:
+            self.inside = conjunction([*([self.inside] if self.inside is not None else []), ring.has_column])
         self.turns = ""
 
     def build(self) -> Launch:
@@ -63,13 +84,20 @@ class _Launch:
         if team.choice.look_back:
             grid, numbering = self._chained(extents, order)
         else:
-            grid = grid_digits(nest.indices, extents, covered, order, draft.names, draft.target, team.span)
+            own = list(covered)
+            if team.strip is not None:
+                dim = nest.pars.index(team.strip.columns)
+                own[dim] = team.strip.own
+                extents[dim] = multiply(const(own[dim]), team.strip.number(extents[dim]))
+            grid = grid_digits(nest.indices, extents, own, order, draft.names, draft.target, team.span)
             numbering = ()
         body: list[Node] = []
         for par, block, mine in zip(nest.pars, grid, team.band.digits, strict=False):
             digits: tuple[Digit, ...] = (block,) if block else ()
             offset: IndexExpr = ZERO
-            if team.strip is not None and par is team.across:  # what is counted from where a strip begins overlaps
+            if (
+                team.strip is not None and par is team.strip.columns
+            ):  # what is counted from where a strip begins overlaps
                 body.append(Define(index=team.strip.first, digits=digits))
                 digits, offset = (), IndexVar(name=team.strip.first)
             name = team.firsts.get(par.index, par.index)
@@ -120,7 +148,7 @@ class _Launch:
         """The grid digit of a dimension of the band."""
         team, own = self.team, self.team.band.covered[dim]
         radix = ceildiv(at_least_zero(extent), own)
-        if team.strip is not None and self.nest.pars[dim] is team.across:
+        if team.strip is not None and self.nest.pars[dim] is team.strip.columns:
             radix, own = team.strip.number(extent), team.strip.own
         return Piece(index=self.nest.indices[dim], radix=radix, weight=own)
 
@@ -139,7 +167,7 @@ class _Launch:
             nodes += [Fresh(buffer=fold.before) for fold in after[1]]
             nodes += self._between(before, stmts, after, (*stmts, *self.found.stmts[number:]))
             wanted = any(self._is_wanted(fold, behind) for fold in after[1])
-            nodes += Tiles(self.team, scan, after[1], self.inside).nodes(handed_on=wanted)
+            nodes += Tiles(self.team, scan, after[1], self.inside, self.ring).nodes(handed_on=wanted)
             before, stmts = after, []
         return [*nodes, *self._between(before, stmts, None, tuple(stmts))]
 

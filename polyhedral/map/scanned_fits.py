@@ -12,6 +12,7 @@ from texpr.polyhedral.map.digits import thread_pieces_fit
 from texpr.polyhedral.map.held import Origins
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.scan_lines import scan_lines, scan_origins
+from texpr.polyhedral.map.scan_ring import ring_bytes, ring_fault, ringing
 from texpr.polyhedral.map.scan_shifted import shifted, strip_of
 from texpr.polyhedral.map.scan_team import slot_bytes
 from texpr.polyhedral.map.scan_work import Scans, leaves, scans, stands_alone
@@ -79,9 +80,15 @@ def _faults(problem: Problem, nest: Nest, choice: Scanned, found: Scans) -> Iter
     yield from crew_faults(problem, choice, MAX_AHEAD if is_along else MAX_TALL)
     yield from _widths(nest, choice, found, is_along)
     yield from _lines(problem, nest, choice, found)
-    if choice.strip and choice.strip != strip_of(problem, nest, choice, found):
+    if choice.ring:
+        fault = ring_fault(problem, nest, choice, found)
+        if fault is not None:
+            yield fault
+            return
+    elif choice.strip and choice.strip != strip_of(problem, nest, choice, found):
         yield "`strip`: lanes of a warp shift all that a scan that looks back moves, and leave a sector of memory"
-    needed = slot_bytes(choice, found, problem.target)
+    form = ringing(problem, nest, found, choice.along) if choice.ring else None
+    needed = slot_bytes(choice, found, problem.target) + (ring_bytes(form, choice) if form is not None else 0)
     if needed > problem.target.shared_bytes:
         yield f"it needs {needed} bytes of shared memory, and a block has {problem.target.shared_bytes}"
 

@@ -256,11 +256,14 @@ def _parted(problem: Problem, first: Parted) -> Iterator[Parted]:
 
 
 def _scanned(problem: Problem, first: Scanned) -> Iterator[Scanned]:
-    """Blocks of every size, that share scans or do not; fewer and more iterations at once."""
+    """Blocks of every size, that share scans or do not; fewer and more iterations at once; a ring or none."""
     for threads in _teams(problem):
         yield replace(first, threads=threads, resident=0)
     yield replace(first, look_back=not first.look_back, next_tile=False)
     yield replace(first, look_back=False, next_tile=not first.next_tile)
+    if first.ring:
+        yield replace(first, ring=first.ring + 1)
+        yield replace(first, ring=0, strip=0)
     for ahead in AHEAD:
         yield replace(first, ahead=ahead, resident=0)
     yield replace(first, widths={}, lines={})

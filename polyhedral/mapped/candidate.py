@@ -294,8 +294,9 @@ class Scanned:
     of the band, of which it takes `widths` neighbours, and `ahead` neighbours of each scan. With `look_back` each tile
     of the only scan has a block of its own, which has what is before from blocks that began earlier; else, with
     `next_tile`, what may be read early is loaded of each tile while the one before it is folded. Where lanes shift what
-    they move, a block stores a `strip` of so many neighbours in each row, from a sector of memory on (0: all that it
-    has, as they are); neighbouring blocks have the others, too. `lines` as in a flat band, for scans along which lanes
+    they move, or tiles go through a `ring` of so many in shared memory (0: they do not), a block stores a `strip` of so
+    many neighbours in each row, from a sector of memory on (0: all that it has, as they are); neighbouring blocks have
+    the others, too. `lines` as in a flat band, for scans along which lanes
     lie; `resident` as in `Parted`."""
 
     threads: int
@@ -306,6 +307,7 @@ class Scanned:
     ahead: int = 1
     look_back: bool = False
     next_tile: bool = False
+    ring: int = 0
     strip: int = 0
     resident: int = 0
     widths: Mapping[str, int] = field(default_factory=dict)

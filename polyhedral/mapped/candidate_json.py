@@ -334,6 +334,7 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "look_back": _flag,
     "next_tile": _flag,
     "next_turn": _flag,
+    "ring": _count,
     "stages": _number,
     "persistent": _number,
     "band": _number,

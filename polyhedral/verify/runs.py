@@ -45,8 +45,8 @@ def _iterations(
         for place in launch.places()
         if place.node.get("kind") in OWN and place.node.get("id") == name
     ]
-    registers = all(_in_registers(data, ran.place.node) for ran in places)
-    asked = Asked(beyond=registers, again=registers)
+    inside = all(_stays_inside(data, statement, ran.place.node) for ran in places)
+    asked = Asked(beyond=inside, again=inside)
     return f"each of {_counted(data, wanted, places, sizes, asked)} iterations runs once"
 
 
@@ -73,13 +73,14 @@ def _domain(statement: Mapping[str, Any]) -> Points:
     return Points(loops, (statement["domain"]["tree"],), tuple(name for name, _ in loops))
 
 
-def _in_registers(data: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether what it writes stays in a thread: an iteration too many is then stored by nobody, and one that several
-    threads have by one of them."""
+def _stays_inside(data: Mapping[str, Any], statement: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether what it writes stays in a thread, or in a block in place of an array: an iteration too many is then
+    stored by nobody, and one that several threads have by one of them."""
     leaf = node.get("leaf") or {}
-    target = leaf.get("writes") or {}
-    placed = data["buffers"].get(target.get("buffer"), {})
-    return bool(placed.get("memory") == "reg")
+    name = (leaf.get("writes") or {}).get("buffer")
+    memory, bound = data["buffers"].get(name, {}).get("memory"), statement["writes"]
+    instead = bound is not None and bound["mode"] in BOUND and bound["buffer"] != name
+    return memory == "reg" or (memory == "shared" and instead)
 
 
 def check_stores(data: Mapping[str, Any], launches: list[Launch], sizes: Values) -> Iterator[Check]:

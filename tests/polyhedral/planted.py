@@ -49,6 +49,7 @@ BEYOND = "what is read behind a row is in the array, and goes into sums that nob
 EMPTY = "the last groups have no copies"
 ALONE = "a pipe of one slot"
 ZEROS = "what lies behind is zeros, as the loads say, too"
+OUTSIDE = "threads beyond the columns begin a sum of their own that nobody reads"
 HARMLESS = {
     ("shared", "slots of C_parts overlap"): ALONE,
     ("scaled sums", "slots of top_parts overlap"): ALONE,
@@ -64,6 +65,8 @@ HARMLESS = {
     ("f64 by warps", "all of B is wanted"): BEYOND,
     ("f64 by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
     ("portions by warps", "drop wait (cp_async, all, done) (2)"): EMPTY,
+    ("ring of rows", "no guard"): OUTSIDE,
+    ("ring of rows", "all of A is wanted"): BEYOND,
 }
 OWN = {  # what kernels have that are else like others
     "first": ("what is before",),

@@ -9,7 +9,7 @@ import numpy as np
 
 import texpr
 from texpr.grammar.index.expr import constant_value
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Parted, Piped, Row
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Parted, Piped, Row, Scanned
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.ringed import Ringed
@@ -113,6 +113,13 @@ ACROSS = Parted(
     threads=64, grid=("j", "i"), shared_out=("k",), deal=(("j", 4),), widths={"k": 8}, patch={"i": 4, "j": 4},
     blocks={"k": 2},
 )  # fmt: skip
+SUMS = """kernel g(A: bf16[M, N], C: bf16[M, N]) {
+    par N j { new s: f32; s = 0.0; seq M i { s += A[i, j]; C[i, j] = s } }
+}"""
+RING = Scanned(
+    threads=64, grid=("j",), shared_out=("i",), along="j", deal=(("j", 64),), ahead=16, ring=3, strip=32,
+    memory={"s": Memory.REG},
+)  # fmt: skip
 KERNELS = {
     # blocks of a cluster stay for several tiles and bring halves of B to one another
     "multicast": Kernel(
@@ -193,6 +200,8 @@ KERNELS = {
     "scaled sums": Kernel(
         SCALED, "sm_90a", ROWS, {"M": 3, "K": 1539}, lambda of: np.exp(of["A"] - of["A"].max(1, keepdims=True)).sum(1)
     ),
+    # running sums of columns whose rows come to a ring in chunks, and leave it in strips
+    "ring of rows": Kernel(SUMS, "sm_80", RING, {"M": 100, "N": 131}, lambda of: of["A"].cumsum(0)),
     "tiles": Kernel(
         _text("ik", "kj", "ij", "f32 f32"), "sm_80", TILES, {"M": 37, "N": 35, "K": 29}, "ik,kj->ij"
     ),
