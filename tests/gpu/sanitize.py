@@ -180,6 +180,22 @@ def rows() -> Iterator[Case]:
             yield "scaled sums", program, choice, "sm_90a", {}
 
 
+def ragged() -> Iterator[Case]:
+    """Rows and columns that begin anywhere: scans through rings of rows, and rows that all read one vector, aligned
+    alike in each thread and whole in a block."""
+    from test_rows_beside import ALIKE, LINES, PROGRAMS, of_rows
+    from test_scan_ring import RINGED, ringed, text_of
+
+    for n, (name, (_, _, more)) in enumerate(RINGED.items()):
+        columns = (131, 203, 67)[n % 3]
+        sizes = {"M": 37, "N": columns}
+        yield "rings", text_of(name), ringed(text_of(name), columns, more).candidate, "sm_90a", sizes
+    for n, (m, own, k) in enumerate(case for case in ALIKE if case[2] > 1):
+        text = PROGRAMS[("times", "narrow", "mixed", "shifted")[n % 4]]
+        found = of_rows(text, own, m, k, **LINES, **({"ahead": 2, "blocks": {}} if n % 2 else {}))
+        yield "rows alike", text, found.candidate, "sm_90a", {"M": m, "N": k}
+
+
 def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
     """Numbers as a user has them; every third case takes all bits and special values, which leave few sums a number."""
     from differential import random_arguments, special_arguments
@@ -202,7 +218,7 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
 
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
-    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows()))
+    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged()))
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)
