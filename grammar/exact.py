@@ -37,6 +37,8 @@ def holds(wide: DType, narrow: DType) -> bool:
 def fits(value: Expr, dtype: DType) -> bool:
     """Whether a type holds whatever a value may be. Only what is certain by the form of the value: a result of
     arithmetic does not fit, even where it would."""
+    if value.dtype != dtype and F8E5M2 in (value.dtype, dtype):
+        return False  # conversions to it saturate, on the way there or back, and it has infinities
     work = [value]
     while work:
         one = work.pop()

@@ -164,7 +164,9 @@ class _Chunks:
 
     def _held(self, team: Team) -> View:
         """The registers of a turn's chunk."""
-        turn = IndexVar(name=team.loops[0].name) if team.loops else ZERO
+        turn: IndexExpr = ZERO
+        for digit in team.loops:
+            turn = add(multiply(digit.radix, turn), IndexVar(name=digit.name))
         at = add(multiply(const(self.one.across), turn), IndexVar(name=self.column))
         return View(buffer=self.registers, subscripts=(at,), dtype=self.one.wide.dtype)
 
@@ -176,12 +178,15 @@ class _Chunks:
             some = Compare(op=CompareOp.LT, left=ZERO, right=IndexVar(name=lead.index))
             body = (Guard(condition=some, body=body, padding=True, span=self.span),)
         body = (lead, *body)
-        turns = prod(constant_value(digit.radix) or 1 for digit in team.loops)
-        threads = choice.threads if self.rest else choice.threads * self.one.across // choice.tile[choice.across]
+        loops = {digit.index: digit for digit in team.loops}
+        long, high = loops.get(choice.across), loops.get(choice.along)
+        columns = long.weight if long else choice.tile[choice.across]
+        threads = choice.threads if self.rest else choice.threads * self.one.across // columns
+        turns = constant_value(high.radix) or 1 if high else 1
         if turns * threads > rows:
             inside: Condition = Compare(op=CompareOp.LT, left=IndexVar(name=team.at[choice.along]), right=const(rows))
-            if team.loops:  # only of the last turn anything is asked
-                early = Compare(op=CompareOp.LT, left=IndexVar(name=team.loops[0].name), right=const(turns - 1))
+            if high:  # only of the last turn anything is asked
+                early = Compare(op=CompareOp.LT, left=IndexVar(name=high.name), right=const(turns - 1))
                 inside = Or(parts=(early, inside))
             body = (Guard(condition=inside, body=body, padding=True, span=self.span),)
         return looped(team, (*team.defines, *body), self.tiles.nest, unrolled=True)

@@ -186,7 +186,8 @@ class _Collector:
             first = next(statements((node,)), None)
             every = node.uniform is not Scope.THREAD
             if first is not None:
-                digits, unused = ((), Unused.REPLICATED) if every else (first.digits, first.unused)
+                own = self._warps(here) if node.uniform is Scope.WARP else ()
+                digits, unused = (own, Unused.REPLICATED) if every else (first.digits, first.unused)
                 if node.once:
                     digits, unused = (), Unused.ONCE
                 actor = self._actor(self.names[here.path], node.span, here, digits, unused)
@@ -204,6 +205,10 @@ class _Collector:
                     constraints=here.constraints + more,
                 ),
             )
+
+    def _warps(self, here: Around) -> tuple[str, ...]:
+        """The digits by which warps differ there."""
+        return tuple(sorted(name for name in here.digits if self.by_name[name].place is Place.WARP))
 
     def _operator(self, node: Operator, here: Around) -> None:
         """What an operator touches, for every value of its own indices."""

@@ -165,9 +165,14 @@ def _uniform(node: Node, varying: frozenset[str], scope: Scope) -> bool:
             return False
 
 
+def _asked_by_all(node: Node) -> bool:
+    """Whether all threads of a warp or of a block read what a guard asks, whoever runs its body."""
+    return isinstance(node, Guard) and isinstance(node.condition, Read) and node.uniform is not Scope.THREAD
+
+
 def _band(node: Node | None) -> tuple[str, ...]:
     """The thread digits of a node that belongs to one band altogether, else ()."""
-    if node is None or isinstance(node, Last):
+    if node is None or isinstance(node, Last) or _asked_by_all(node):
         return ()
     found = {operator.digits for operator in operators((node,))}
     if isinstance(node, Define):

@@ -33,19 +33,23 @@ from texpr.polyhedral import isl
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.program import Access, AccessMode, Program, ProgramStatement
 from texpr.polyhedral.schedule.check import CHECK, Fault, check
-from texpr.polyhedral.schedule.origins import Origins
+from texpr.polyhedral.schedule.origins import Origins, origin_of
 
 
 def check_schedule(before: Program, after: Program, origins: Origins) -> Fault | None:
     """The first fault of a schedule, of the arrays that it added or of its order; None where there is none."""
-    plain = without_computed(before, after)
+    plain = without_computed(before, after, origins)
     return plain if isinstance(plain, Fault) else check(before, plain, origins)
 
 
-def without_computed(before: Program, after: Program) -> Program | Fault:
+def without_computed(before: Program, after: Program, origins: Origins) -> Program | Fault:
     """The second program with the values of the arrays that it has more in their place; or why they are not these."""
-    known = {b.name for b in before.kernel.buffers}
-    added = [b for b in after.kernel.buffers if b.name not in known and b.role is Role.LOCAL and _is_made(after, b)]
+    known, own = {b.name for b in before.kernel.buffers}, {s.id for s in before.statements}
+    copies = {s.id for s in after.statements if s.id not in own and origin_of(origins, s.id).statement in own}
+    added = [
+        b for b in after.kernel.buffers
+        if b.name not in known and b.role is Role.LOCAL and _is_made(after, b, copies)
+    ]  # fmt: skip
     if not added:
         return after
     for buffer in added:
@@ -63,8 +67,11 @@ def without_computed(before: Program, after: Program) -> Program | Fault:
     return build_program(kernel, beside=after)
 
 
-def _is_made(after: Program, buffer: Buffer) -> bool:
-    """Whether a statement at the kernel's own level declares it: others are the author's, under another name."""
+def _is_made(after: Program, buffer: Buffer, copies: set[str]) -> bool:
+    """Whether a statement at the kernel's own level declares it, and no copy of the author's binds it: others are the
+    author's, under another name."""
+    if any(made.id in copies for made in _makers(after, buffer.name)):
+        return False
     return any(_declares(stmt, buffer.name) for stmt in after.kernel.body)
 
 

@@ -16,7 +16,7 @@ from texpr.grammar import exact, numerics
 from texpr.grammar.ast import Bind, Cast, Const, Fn, IndexVar, Kernel, New, Node, Op, Par, Read, Seq
 from texpr.grammar.index.expr import add, const
 from texpr.grammar.interpret.stage import interpret
-from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F16, F32, F64, I8, I32, I64, U8, U32, DType
+from texpr.grammar.types import BF16, ELEMENT_TYPES, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8, U32, DType
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.map.stage import map_program
 from texpr.polyhedral.mapped.candidate import Candidate
@@ -281,6 +281,16 @@ def test_what_wraps_does_not_fit() -> None:
     for wide, fits in ((U32, False), (I32, True)):
         negative = Op(fn=Fn.NEG, args=(Cast(operand=x, dtype=wide),), dtype=wide)
         assert exact.fits(negative, BF16) is fits
+
+
+def test_infinities_of_f8_do_not_come_back_by_conversions_that_saturate() -> None:
+    x = Read(buffer="X", subscripts=(), dtype=F8E5M2)
+    for value, dtype in ((x, F32), (Cast(operand=x, dtype=F32), F8E5M2)):
+        assert not exact.fits(value, dtype)
+    assert exact.fits(x, F8E5M2) and exact.fits(Cast(operand=x, dtype=F32), BF16)
+    text = "kernel f(X: f8e5m2[N], inout Y: bf16[N]) { par N i { Y[i] min= X[i] } }"
+    move = Precompute(statement="S0", part="value", dtype="f32")
+    assert "no type that holds every value" in refused(text, move)
 
 
 def test_constants_fit_where_their_bits_do() -> None:
