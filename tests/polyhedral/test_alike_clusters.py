@@ -54,7 +54,7 @@ def test_of_clusters_that_do_the_same_one_is_left() -> None:
 
 
 def test_clusters_with_other_tiles_stay() -> None:
-    program, launch = product(5 * 256)
+    program, launch = product(10 * 256)
     found, whole = unrolled(program, (launch,), {}), every(program, launch)
     assert len(kinds(whole)) > 1, "some clusters have a tile more"
     assert kinds(found) == kinds(whole) and len(counts(found)) == len(kinds(whole))

@@ -61,8 +61,7 @@ def test_products_of_a_batch() -> None:
     check(mapped(program, FORMS["alone"], P=3, M=72, N=136, K=40), "pik,pkj->ipj")
 
 
-@pytest.mark.parametrize("side", "ij")
-@pytest.mark.parametrize("form", ["one slot", "two slots"])
+@pytest.mark.parametrize(("side", "form"), [("i", "one slot"), ("j", "two slots")])
 def test_what_is_around_sums_is_done_in_each_block_of_rows(side: str, form: str) -> None:
     given = f"bias: bf16[{'M' if side == 'i' else 'N'}], R: bf16[M, N], C: bf16"
     body = text("nn", body=AROUND % side).replace("C: bf16", given)
