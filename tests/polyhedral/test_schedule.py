@@ -341,3 +341,10 @@ def test_loops_without_a_statement_are_moved_like_others() -> None:
     )
     assert "`t` does not hold one loop alone" in refused(text, Interchange(outer="t"))
     assert schedule(proved(text)).others
+
+
+def test_a_copy_of_a_local_that_is_expanded_is_the_authors() -> None:
+    """It stands at the kernel's own level then, as arrays do that schedules add."""
+    text = "kernel f(A: f32[N], B: f32[N, M]) { par N i, M j { new s: f32; s = A[i] * 0.5; B[i, j] = 1.0 } }"
+    said = after(text, Residues(loop="i", phases=2), Expand(buffer="s_1", loop="i_q_1"))
+    assert "new s_1: f32[" in said

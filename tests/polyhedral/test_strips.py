@@ -108,6 +108,17 @@ def test_strips_of_any_number_of_rows_end_with_them(count: int) -> None:
     np.testing.assert_array_equal(simulate(program, arrays)["B"], expected)
 
 
+def test_lanes_that_have_not_all_chunks_of_a_row_take_them_in_turns() -> None:
+    """Each turn has registers of its own, and none reads beyond the rows that the tile has."""
+    few = Tiled(
+        threads=32, along="i", across="j", tile={"i": 131, "j": 64}, staged=("A[i, j]",), grid=("j", "i"),
+        widths={"i": 4, "j": 4}, lines={"i": "B[j, i]"}, phased=True, strips=True, resident=2,
+    )  # fmt: skip
+    program = mapped(rows("f32"), choices=Candidate(launches={"k_0": few}), M=131, N=129)
+    arrays = arguments(program.kernel, {"M": 131, "N": 129})
+    np.testing.assert_array_equal(simulate(program, arrays)["B"], arrays["A"].T)
+
+
 def test_strips_run_on_the_cpu_as_emitted() -> None:
     kept: list[tuple[Emitted, dict[str, int], MappedProgram]] = []
     for number, (text, sizes) in enumerate(SAME):
