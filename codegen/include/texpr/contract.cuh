@@ -77,6 +77,18 @@ TX_FN void contract(RowBlocks<kRows, kColumns, SumOf<T>>& c, const MatrixTile<T,
   }
 }
 
+// kCount of what a lane has of c, from `column` on, rounded two at a time.
+template <class T, int kCount, int kWidth>
+TX_FN Fragment<T, kCount> rounded(const Accumulator<64, kWidth>& c, int column, Here here) {
+  Fragment<T, kCount> pairs;
+  TX_UNROLL
+  for (int i = 0; i < kCount; i += 2) {
+    const int at = column / 8 * 4 + i;
+    pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
+  }
+  return pairs;
+}
+
 // By a warp: its 16 rows of c, kColumns of them from `column` on, rounded, as rows of the tile whose first element is
 // `first`, which have kColumns elements: under a swizzle of its rows, or as they are where no more than two of eight
 // begin in the same banks.
@@ -89,22 +101,12 @@ TX_FN void store_rows(const Shared<T>& tile, int first, const Accumulator<64, kW
   const int row = lane() % 16;
   TX_UNROLL
   for (int j = 0; j < kColumns / 16; ++j) {
-    Fragment<T, 8> pairs;
-    TX_UNROLL
-    for (int i = 0; i < 8; i += 2) {
-      const int at = (column / 8 + 2 * j) * 4 + i;
-      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
-    }
+    const Fragment<T, 8> pairs = rounded<T, 8>(c, column + 16 * j, here);
     const int mixed = kSwizzled ? row * kBytes / 128 % (kBytes / 16) : 0, chunk = (2 * j + lane() / 16) ^ mixed;
     store_matrices(tile, first + row * kColumns + chunk * kChunk, pairs, here);
   }
   if constexpr (kColumns % 16 != 0) {
-    Fragment<T, 4> pairs;
-    TX_UNROLL
-    for (int i = 0; i < 4; i += 2) {
-      const int at = (column / 8 + kColumns / 8 - 1) * 4 + i;
-      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
-    }
+    const Fragment<T, 4> pairs = rounded<T, 4>(c, column + kColumns - 8, here);
     store_matrices(tile, first + row * kColumns + kColumns - 8, pairs, here);
   }
 }
@@ -119,12 +121,7 @@ TX_FN void store_columns(const Shared<T>& tile, int first, int place, const Accu
   const int row = lane() % 8 + lane() / 16 * 8, chunk = (place / kChunk + lane() / 8 % 2) ^ row % 8;
   TX_UNROLL
   for (int j = 0; j < kColumns / 16; ++j) {
-    Fragment<T, 8> pairs;
-    TX_UNROLL
-    for (int i = 0; i < 8; i += 2) {
-      const int at = (column / 8 + 2 * j) * 4 + i;
-      pairs.word[i / 2] = pack<T>(c.get(at, here), c.get(at + 1, here));
-    }
+    const Fragment<T, 8> pairs = rounded<T, 8>(c, column + 16 * j, here);
     store_matrices<true>(tile, first + (16 * j + row) * kRow + chunk * kChunk, pairs, here);
   }
 }
