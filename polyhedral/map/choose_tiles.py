@@ -60,9 +60,12 @@ STRIP_TURNS, USUAL_TURNS = 9, 8  # chunks that a thread has in registers at a ti
 STRIP_CUT = 1.25  # times the rows that there are
 STRIP_WAVES = 7  # blocks, one after the other, of each place (f32 on an H200: 5.9 .87 of a copy, 30 .96)
 LEAST_TOGETHER = 2 * SECTOR_BYTES  # of a row that lanes bring at once
-FEW, FEW_WIDE = 3, 5  # tiles along an index, of which two are cut
-FEW_WAVES, SOME_WAVES, MANY_WAVES = 16, 8, 48  # of blocks (34: 64 x 1021 x 1019 .915 of a copy, not .952)
-LASTING_BYTES = 200 << 20  # that are read: some times what the L2 holds
+FEW = 3  # tiles along an index, of which two are cut
+FEW_WAVES, MANY_WAVES = 16, 48  # of blocks
+LASTING_BYTES = 48 << 20  # that are read: what the L2 holds
+SHIFTED_LASTING_BYTES = 200 << 20  # where narrow elements are shifted, in many tiles each way (20011 x 20011 in bf16
+# .925, .909 before; but 5003 x 5003 .846, not .893, and 4000001 x 61 .63, not .87)
+PHASED_BLOCKS = 6  # of a multiprocessor (4: 701 x 3001 in f32 6.9 us, not 6.2; 7.6: 40 x 257 x 259 7.8 us, 8.2)
 NEAR_BYTES = 32 << 20  # that blocks move before the L2 forgets what the first of them brought
 
 
@@ -140,14 +143,21 @@ def _pair(
 
 
 def _lasting(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled) -> Tiled:
-    """Where far more is read than the L2 holds, it makes room by what was written (on an H200, bf16: 32768 x 4096
-    turned .975 of a copy, .961 before; 131072 x 1024 .968, .953). What it holds may matter to the next kernel of a
-    smaller one."""
+    """Where more is read than the L2 holds, it makes room by what was written (on an H200: 32768 x 4096 turned in bf16
+    .975 of a copy, .961 before; 131072 x 1024 .968, .953; 4096 x 4096 in f32 .985, .970; strips of 257 rows in bf16
+    .873, .854). Of a smaller one what is written may still be there for the next kernel."""
     found = staged(problem, nest, choice)
     size = sum(one.wide.dtype.size_bytes for one in found)
-    measured = not choice.strips and not any(one.funnel for one in found)
-    other = replace(choice, lasting=measured and size * prod(extents.values()) >= LASTING_BYTES)
+    shifted = not choice.phased and any(one.funnel and _is_narrow(one.wide) for one in found)
+    if shifted and any(extents[index] <= FEW * side for index, side in choice.tile.items()):
+        return choice
+    least = SHIFTED_LASTING_BYTES if shifted else LASTING_BYTES
+    other = replace(choice, lasting=size * prod(extents.values()) >= least)
     return other if tile_fault(problem, nest, other) is None else choice
+
+
+def _is_narrow(wide: Wide) -> bool:
+    return wide.dtype.size_bytes < WIDE_BYTES
 
 
 def _tiles(
@@ -182,15 +192,12 @@ def _other_sides(
     """Sides that tiles may have in place of their own, for how many threads, and from how many waves of blocks on.
 
     Wide elements: twice as long along, so that fewer rows are read by two blocks, where blocks are many (on an H200:
-    131072 x 1024 turned .974 of a copy, .967 before, 509 x 521 x 503 .879, .862); twice as long across where few tiles
-    lie along, two of which are cut (257 x 100003 .908, .896). Narrow ones: half as long along, where most are cut and
-    threads have many accesses of which each is asked what it has (257 x 100003 in bf16: .74, not .70)."""
+    131072 x 1024 turned .974 of a copy, .967 before). Narrow ones: half as long along, where most are cut and threads
+    have many accesses of which each is asked what it has (257 x 100003 in bf16: .74, not .70)."""
     first, across = found.along, found.across
     own, beyond = owned(problem, nest, found)[first], overlap(problem, nest, found)
     tiles = -(-(extents[first] + beyond - 1) // own) if found.lines else MOST_SIDE
     if size == WIDE_BYTES and len(found.staged) == 1:
-        if tiles <= FEW_WIDE:
-            return {first: side, across: 2 * side}, 2 * THREADS, SOME_WAVES
         return {first: 2 * side, across: side}, 2 * THREADS, MANY_WAVES
     if found.lines and found.widths[first] >= SIDE and tiles <= FEW:
         return {first: side // 2, across: side}, THREADS, 0
@@ -205,8 +212,10 @@ def _waves(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Til
 
 
 def _for_few_blocks(problem: Problem, nest: Nest, extents: Mapping[str, int], found: Tiled) -> Tiled:
-    """Tiles in phase, half as long along where blocks are few, so that the last of them end together (257 x 307 x 331
-    in bf16 on an H200: .815 of a copy, .79 in place of it; 509 x 521 x 503 in longer ones: .833, .817)."""
+    """Tiles in phase, half as long along where blocks are few, so that the last of them end together, or few tiles lie
+    along (on an H200 257 x 307 x 331 in bf16: .815 of a copy, .79 in place of it; 509 x 521 x 503 in longer ones: .833,
+    .817; 257 x 100003 in f32 .927, .855; 5003 x 5003 .951, .932; but 32749 x 4093 .911, .916, and where the place of a
+    row takes a division, .874, .905)."""
     own, beyond = owned(problem, nest, found)[found.along], overlap(problem, nest, found)
     half = replace(
         found,
@@ -214,8 +223,19 @@ def _for_few_blocks(problem: Problem, nest: Nest, extents: Mapping[str, int], fo
         threads=found.threads // 2,
         resident=2 * found.resident,
     )
-    few = _waves(problem, nest, extents, found) < FEW_WAVES
+    if all(_is_narrow(one.wide) for one in staged(problem, nest, found)):
+        few = _waves(problem, nest, extents, found) < FEW_WAVES
+    else:
+        tiles = -(-(extents[found.along] + beyond - 1) // own)
+        many = _is_divided(problem, nest, found) or _waves(problem, nest, extents, found) >= MANY_WAVES
+        few = tiles <= FEW or not many
     return half if few and tile_fault(problem, nest, half) is None else found
+
+
+def _is_divided(problem: Problem, nest: Nest, choice: Tiled) -> bool:
+    """Whether the place of a row that is read takes a division."""
+    forms = (address(problem, one.element) for one in staged(problem, nest, choice))
+    return any(form.coefficient(choice.along) is None for form in forms)
 
 
 def _of_sides(
@@ -289,8 +309,9 @@ def _in_phase(
     problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled, lines: Mapping[str, str], run: int
 ) -> Tiled | None:
     """Tiles in phase with what is written, in place of those that shift what they read and what they write: strips of
-    whole rows, or tiles where narrow elements lie in rows whose place takes a division; None where neither may be or
-    takes less time."""
+    whole rows, or tiles of four bytes an element, or of narrow ones in rows whose place takes a division (else 32749 x
+    4093 in bf16 .81 of a copy, .89 shifted; of f64 300 x 257 x 259 .855, .947); None where neither may be or takes
+    less time."""
     if threads_asked(problem.kernel, problem.target):
         return None
     found = replace(
@@ -300,13 +321,13 @@ def _in_phase(
     strip = _strip(problem, nest, extents, found)
     if strip is not None and _is_worth(problem, nest, extents, choice, strip):
         return strip
-    narrow = run * WIDE_BYTES > ACCESS_BYTES
-    apart = any(
-        address(problem, one.element).coefficient(choice.along) is None for one in staged(problem, nest, choice)
-    )
-    if not choice.lines or not narrow or not apart:
+    size = max(one.wide.dtype.size_bytes for one in staged(problem, nest, choice))
+    narrow = size < WIDE_BYTES
+    many = size == WIDE_BYTES and _waves(problem, nest, extents, choice) >= PHASED_BLOCKS
+    if not choice.lines or not (_is_divided(problem, nest, choice) if narrow else many):
         return None
-    longer = {**choice.tile, choice.along: choice.tile[choice.along] + overlap(problem, nest, found)}
+    along_ = choice.tile[choice.along] * (1 if narrow else 2)
+    longer = {**choice.tile, choice.along: along_ + overlap(problem, nest, found)}
     found = replace(found, tile=longer, grid=_ragged_order(problem, nest, extents, choice))
     return found if tile_fault(problem, nest, found) is None else None
 

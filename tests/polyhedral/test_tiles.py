@@ -250,9 +250,12 @@ def test_tiles_are_shorter_along_rows_where_most_are_cut(dtype: str, rows: int, 
     ("text", "rows", "columns", "tile", "threads", "resident"),
     [
         (ROWS.format(t="f32"), 32768, 4096, (128, 64), 512, 2),
-        (ROWS.format(t="f32"), 32749, 4093, (128, 64), 512, 2),
+        (ROWS.format(t="f32"), 32749, 4093, (136, 64), 512, 2),  # in phase
         (ROWS.format(t="f32"), 2048, 2048, (64, 64), 256, 3),  # few blocks
-        (ROWS.format(t="f32"), 257, 100003, (64, 128), 512, 2),  # few tiles along, of which two are cut
+        (ROWS.format(t="f32"), 257, 100003, (72, 64), 256, 4),  # few tiles along, of which two are cut
+        (ROWS.format(t="f32"), 5003, 5003, (72, 64), 256, 4),
+        (ROWS.format(t="f32"), 701, 3001, (64, 64), 256, 4),  # too few blocks
+        (ROWS.format(t="f64"), 5003, 5003, (32, 32), 256, 4),
         (ROWS.format(t="f32"), 257, 4093, (64, 64), 256, 4),
         (ROWS.format(t="bf16"), 32768, 4096, (128, 128), 256, 3),
         (TWO, 32768, 4096, (64, 64), 256, 3),
@@ -283,7 +286,12 @@ def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: i
         (ROWS.format(t="bf16"), 32768, 4096, True),
         (ROWS.format(t="f32"), 32768, 4096, True),
         (ROWS.format(t="bf16"), 4096, 4096, False),  # which the L2 holds
-        (ROWS.format(t="f32"), 32749, 4093, False),  # two chunks of one line
+        (ROWS.format(t="f32"), 32749, 4093, True),  # in phase
+        (ROWS.format(t="bf16"), 257, 100003, True),  # in strips
+        (ROWS.format(t="bf16"), 20011, 20011, True),
+        (ROWS.format(t="bf16"), 5003, 5003, False),  # shifted, and not far more than the L2 holds
+        (ROWS.format(t="bf16"), 4000001, 61, False),  # one tile across
+        (ROWS.format(t="f32"), 2048, 2048, False),
     ],
 )
 def test_the_l2_gives_up_last_what_is_read_where_that_is_far_more_than_it_holds(
