@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -31,6 +32,23 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without `--long`, only one in n cases of a `sampled(n)` test, the first of them among these, and none that is
+    `long`; a case that is named is run."""
+    if config.getoption("--long") or any("::" in argument for argument in config.args):
+        return
+    numbers = Counter[str]()
+    left: set[str] = set()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        name, _, _ = item.nodeid.partition("[")
+        if item.get_closest_marker("long") or (sampled and numbers[name] % sampled.args[0]):
+            left.add(item.nodeid)
+        numbers[name] += 1
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+    items[:] = [item for item in items if item.nodeid not in left]
+
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -40,6 +58,7 @@ class Golden(Protocol):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    parser.addoption("--long", action="store_true", help="all cases of every test: some twenty minutes on two cores")
 
 
 @pytest.fixture

@@ -340,6 +340,7 @@ NARROW = """kernel k(X: {t}[3, {n}], I: i64[3], V: f32[3]) {{
 }}"""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize(
     ("t", "n", "op"), [("bf16", 1027, ">"), ("f16", 2048, ">"), ("bf16", 2052, "<"), ("f16", 777, "<")]

@@ -189,6 +189,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("case", "form"),
     [
@@ -218,6 +219,7 @@ def test_sums_that_are_not_rounded_go_back_in_pairs() -> None:
     assert got.dtype == np.float32 and np.linalg.norm(got - want) < 1e-6 * np.linalg.norm(want)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.gxx
 @pytest.mark.parametrize(
     ("case", "form", "result"),
