@@ -19,18 +19,11 @@ reused in time, and that parity is right, follows: an order of `stages` iteratio
 released this is asked of all its slots, over all loops, whether an order says so or not.
 """
 
-import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import takewhile
 
-from texpr.grammar import walk
-from texpr.grammar.ast import And, Compare, CompareOp, Condition, IndexBinary, IndexConst, IndexExpr, Read
 from texpr.grammar.diagnostics import InternalError
 from texpr.grammar.index.expr import names
-from texpr.grammar.index.operators import DIVISIONS
-from texpr.grammar.index.value import condition_value
-from texpr.grammar.records import dataclass
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier
 from texpr.polyhedral.mapped.operators import Copy
@@ -38,17 +31,17 @@ from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.program import Launch, MappedBuffer, MappedProgram
 from texpr.polyhedral.mapped.sync import Acquire, Barrier, Fence, FenceKind, Wait, WaitGroup
-from texpr.polyhedral.mapped.tree import Guard, Last, Loop
+from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.mapped.walks import every_node, goes_on_alone, launches, of_kind, operators
 from texpr.polyhedral.orders.flow import decides
 from texpr.polyhedral.orders.points import Points
 from texpr.polyhedral.orders.rules import Rules
 from texpr.polyhedral.orders.shortened import shortened
+from texpr.polyhedral.orders.small_sizes import small_sizes
 from texpr.polyhedral.orders.trace import Event, Fault, likeness, unrolled
 from texpr.polyhedral.program import Hazard
 from texpr.polyhedral.target import WARPGROUP
 
-MOST_DOUBLED = 12  # sizes, where facts ask for large ones
 ORDERING = (Barrier, Acquire, Wait, WaitGroup, Await, Last, GridBarrier, AfterLaunch)
 
 
@@ -64,84 +57,6 @@ def check_syncs(program: MappedProgram) -> None:
         for fault in faults(program, sizes, known):
             shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
             raise InternalError(f"{program.kernel.name}{f' with {shown}' if shown else ''}: {fault.message}")
-
-
-def small_sizes(program: MappedProgram) -> Iterator[dict[str, int]]:
-    """Sizes at which loops run not at all, once, twice, and so often that every slot of a pipe is used a third time.
-
-    The rules of pipes, groups and barriers look no further back than `stages` turns, and loops repeat them: what is
-    wrong with whole tiles of some size is wrong at one of these. Sizes are multiples of what they are divided by, one
-    more where a fact says that they are none, and keep what a fact says by itself, if need be as larger ones, or as
-    multiples of tiles and not of the blocks that share tiles out (as those that no tile divides never are), or of a
-    product that a tile divides the last one alone; alternatives, as that an earlier case of a mapping does not hold,
-    they need not.
-    """
-    nodes = [node for launch in launches(program.host) for node in every_node(launch.body)]
-    behind = (node.behind + 2 for node in nodes if isinstance(node, WaitGroup))
-    stages = max([1, *(pipe.stages for launch in launches(program.host) for pipe in launch.pipes), *behind])
-    divided = [found for launch in launches(program.host) for found in _divisors(launch)]
-    facts = [part for fact in program.kernel.facts for part in (fact.parts if isinstance(fact, And) else (fact,))]
-    plain = [fact for fact in facts if isinstance(fact, Compare)]
-    zero = dict.fromkeys((name for fact in plain for name in names(fact)), 0)  # such are addresses
-    few, some = (0, 1, 2, 2 * stages + 1) if program.kernel.sizes else (0,), False
-    more = [(2 * stages + 1) << times for times in range(1, MOST_DOUBLED if program.kernel.sizes else 1)]
-    order = [size.name for size in program.kernel.sizes]
-    odd = {name for fact in plain if fact.op is CompareOp.NE for one in _divisions(fact) for name in one.sizes}
-    alone = [
-        replace(one, sizes=frozenset(sorted(one.sizes, key=order.index)[-1:]))
-        for one in divided
-        if one.sizes <= {*order}
-    ]
-    for found, blocks in ((divided, True), (divided, False), (alone, False)):
-        units = {name: _unit(name, found, plain, blocks=blocks) for name in order}
-        for turns in (*few, *more):
-            sizes = {name: turns * unit + (name in odd) for name, unit in units.items()}
-            if (turns in few or not some) and all(condition_value(fact, {**zero, **sizes}) for fact in plain):
-                some = True
-                yield sizes
-        if some:
-            return
-
-
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """A constant that something of these sizes is divided by. `of_tiles`: that has no quotient in it; else it is tiles,
-    and what divides it the blocks among which they are shared out."""
-
-    by: int
-    sizes: frozenset[str]
-    of_tiles: bool
-
-
-def _unit(size: str, divided: Sequence[_Division], facts: Sequence[Compare], *, blocks: bool) -> int:
-    """Of what a size is a multiple: of what facts divide it by, and, where a tile divides it, of every tile, with
-    `blocks` of the blocks that share tiles out, too."""
-    is_tiled = any(one.of_tiles and size in one.sizes for one in divided)
-    own = [one.by for one in divided if is_tiled and (one.of_tiles or blocks)]
-    return math.lcm(*own, *(one.by for fact in facts for one in _divisions(fact) if size in one.sizes))
-
-
-def _divisors(launch: Launch) -> Iterator[_Division]:
-    """What extents and conditions are divided by."""
-    found: list[IndexExpr | Condition] = list(launch.grid)
-    for node in every_node(launch.body):
-        match node:
-            case Loop(extent=extent):
-                found.append(extent)
-            case Guard(condition=condition) if not isinstance(condition, Read):
-                found.append(condition)
-            case _:
-                pass
-    for tree in found:
-        yield from _divisions(tree)
-
-
-def _divisions(tree: IndexExpr | Condition) -> Iterator[_Division]:
-    for part in walk.walk(tree):
-        if isinstance(part, IndexBinary) and part.op in DIVISIONS and isinstance(part.right, IndexConst):
-            inside = walk.walk(part.left)
-            quotients = any(isinstance(n, IndexBinary) and n.op in DIVISIONS for n in inside)
-            yield _Division(part.right.value, names(part.left), not quotients)
 
 
 def faults(program: MappedProgram, sizes: Mapping[str, int], known: set[Hashable] | None = None) -> tuple[Fault, ...]:

@@ -28,6 +28,7 @@ from texpr.polyhedral.mapped.tree import Guard, Loop, Node
 from texpr.polyhedral.mapped.walks import goes_on_alone, launches, located
 from texpr.polyhedral.orders import flow, happens
 from texpr.polyhedral.orders.check import check_orders
+from texpr.polyhedral.orders.small_sizes import small_sizes
 from texpr.polyhedral.orders.trace import Fault
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -310,7 +311,7 @@ def test_facts_that_allow_no_great_sizes_leave_those_of_tiles() -> None:
 
 def test_what_happens_alike_at_several_sizes_is_checked_once_and_what_is_wrong_at_one_is_said() -> None:
     only = ring(2)
-    tried, known = list(happens.small_sizes(only)), set[Hashable]()
+    tried, known = list(small_sizes(only)), set[Hashable]()
     assert [happens.faults(only, sizes, known) for sizes in (*tried, *tried)] == [()] * (2 * len(tried))
     assert len(known) == len(tried) > 2  # another number of turns is something else
     early = next(changed for text, changed in spoiled(only) if text == "drop release ring")

@@ -7,7 +7,9 @@ from test_early_products import late
 from test_piped import piped
 
 import texpr
+from texpr.grammar.ast import Compare, CompareOp, SizeVar
 from texpr.grammar.diagnostics import InternalError
+from texpr.grammar.index.expr import const, multiply
 from texpr.polyhedral.mapped.between import AfterLaunch
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.program import Launch, MappedProgram
@@ -15,8 +17,8 @@ from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Last
 from texpr.polyhedral.mapped.walks import every_node, launches, map_nodes, of_kind
 from texpr.polyhedral.orders.check import check_orders
-from texpr.polyhedral.orders.happens import small_sizes
 from texpr.polyhedral.orders.shortened import shortened
+from texpr.polyhedral.orders.small_sizes import small_sizes
 from texpr.polyhedral.orders.trace import unrolled
 
 CHAIN = """kernel g(A: f16[K, M], B: f16[N, K], E: f16[N, O], C: f16[O, M]) {
@@ -59,6 +61,27 @@ def test_batches_that_are_rows_have_small_sizes_too() -> None:
     few = facts.replace(" {", ", P * Q * M * N < 4194304 {", 1).replace("A: f16[P, Q, K, M]", "A: f16[P, Q, M, K]")
     kernel = texpr.parse(few.replace("A[p, q, k, i]", "A[p, q, i, k]")).only
     kernel.compile("cuda:sm_90a", stop_after="map")  # it checks the syncs
+
+
+def test_products_of_sizes_may_be_small_beside_large_ones() -> None:
+    text = """kernel g(A: bf16[M, K], B: bf16[K, N], E: bf16[O, N], C: bf16[M, O])
+        where M >= 1, N >= 1, O >= 1, M <= 2097152, N <= 131072, O <= 2097152, N % 8 == 0, O % 8 == 0, M * O < 4194304 {
+        new T: bf16[M, N]
+        par M i, N j { T[i, j] = sum K k { A[i, k] * B[k, j] } }
+        par M i, O o { C[i, o] = sum N j { T[i, j] * E[o, j] } }
+    }"""
+    program = texpr.parse(text).only.compile("cuda:sm_90", stop_after="map").mapping.program  # it checks all cases
+    facts = program.kernel.facts
+    (m, n, o) = (SizeVar(name=name) for name in "MNO")
+    wide = Compare(op=CompareOp.GE, left=multiply(m, n), right=const(4194304))
+    few = replace(program, kernel=replace(program.kernel, facts=(*facts, wide)))
+    tried = list(small_sizes(shortened(few)))
+    assert len({found["K"] for found in tried}) > 2  # turns of loops
+    assert all(found["M"] * found["O"] < 4194304 <= found["M"] * found["N"] for found in tried)
+    none = Compare(op=CompareOp.LT, left=multiply(m, n), right=o)
+    both = replace(few, kernel=replace(few.kernel, facts=(*few.kernel.facts, none)))
+    with pytest.raises(InternalError, match="hold at no small sizes"):
+        check_orders(both)
 
 
 def early(text: str, *choices: str, **sizes: int) -> MappedProgram:
