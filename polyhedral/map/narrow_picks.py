@@ -8,10 +8,11 @@
 
 What is picked is an element, so no bit of it is lost, and a thread has every 32nd iteration, so it need not number
 those of others. Two such elements lie in a register, and are compared and chosen at once (`tx::pick`): three
-instructions for two elements, where in f32 there were four for one. First maxima of bf16 on an H200, of what they read:
-131072 x 1024 .966 in place of .941, 32768 x 4096 .968 in place of .960, 257 x 100003 .943 in place of .928; a greatest
-value alone, without its number, runs at .974, .977 and .950. Of 32749 x 4093 they are .929 and .926, and the value
-alone .933: there the loads take longer.
+instructions for two elements, where in f32 there were four for one. First maxima of bf16 on an H200, of what they read,
+beside the same in f32 registers in the same run: 32768 x 4096 .967 and .963, 32749 x 4093 .929 and .922, 257 x 100003
+.947 and .946 (.943 and .928 in another run), 131072 x 1024 .967 and .961 (and .949 and .959 in another). A greatest
+value alone, without its number, runs at .977, .933, .950 and .974; with three blocks on a multiprocessor, or eight
+rounds ahead, all of them are slower or the same.
 """
 
 from dataclasses import replace
