@@ -18,6 +18,7 @@ from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
 from texpr.codegen.cuda.names import comment, place, source_line
+from texpr.codegen.cuda.picked import pick_call, picked_in_registers
 from texpr.codegen.cuda.shifted import loads_shifted, shifted_call
 from texpr.codegen.cuda.stand import served_lines
 from texpr.codegen.cuda.statements import bind, declared, statement
@@ -111,6 +112,8 @@ class _Body:
         match node:
             case Define(index=name):
                 cursor.define(name, node.value)
+            case Loop() if (found := picked_in_registers(node, self.frame)) is not None:
+                self.out.line(pick_call(found, access, self.out), at=found.best.span)
             case Loop():
                 self._loop(node)
             case Guard():

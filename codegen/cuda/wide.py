@@ -25,6 +25,7 @@ from texpr.codegen.cuda.access import Access as Places
 from texpr.codegen.cuda.expr import Value
 from texpr.codegen.cuda.facts import LaunchFacts
 from texpr.codegen.cuda.literals import literal, value_type
+from texpr.codegen.cuda.picked import picked
 from texpr.grammar.ast import Compare, CompareOp, Expr, Gather, IndexExpr, IndexVar, SizeVar
 from texpr.grammar.diagnostics import InternalError, TExprError, fail
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, substitute
@@ -40,7 +41,7 @@ from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.monoids import MONOIDS, Monoid
 from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduce, Scan
 from texpr.polyhedral.mapped.places import Memory
-from texpr.polyhedral.mapped.tree import Lead, Node
+from texpr.polyhedral.mapped.tree import Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
 
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
@@ -387,7 +388,8 @@ def look_back_terms(node: LookBack) -> tuple[str, int]:
 
 def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file."""
-    if facts.has(Lead, Reduce, Scan) or any(copy.access is not Access.EACH for copy in facts.of(Copy)):
+    wide = any(copy.access is not Access.EACH for copy in facts.of(Copy))
+    if wide or facts.has(Lead, Reduce, Scan) or any(picked(loop) is not None for loop in facts.of(Loop)):
         yield HEADER
     if any(copy.access is Access.SHIFTED for copy in facts.of(Copy)):
         yield SHIFTED_HEADER

@@ -105,7 +105,8 @@ def _in_patches(problem: Problem, nest: Nest, sizes: Sequence[int], flat: Flat, 
     runs = in_runs(nest, sizes, flat.taken)
     order = (along, down, *(d for d in map(nest.indices.index, flat.grid) if d not in (along, down)))
     threads, warps = (asked, 1) if asked else patch_shape(problem, nest, sizes[along], flat)
-    threads = asked or min(threads, threads_for(runs, problem.target))
+    most = threads_for(runs, problem.target)
+    threads = asked or (threads if most == DEFAULT_THREADS else min(threads, most))
     caps = [warps * problem.target.warp_size if d == along else threads for d in range(len(sizes))]
     deal = named(nest, share(runs, order, caps, threads))
     return replace(flat, threads=threads, deal=deal, grid=tuple(nest.indices[d] for d in order))

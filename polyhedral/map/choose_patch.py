@@ -7,8 +7,14 @@ block has more rows than its threads alone: two warps lie along a row, so that b
 such pairs under one another; where that leaves warps beyond the ends of rows, four warps, each below the other (jacobi
 on an H200: 131072 x 1024 in bf16 .915 of a copy, with eight warps under one another .896; 257 x 100003 in f32 .984,
 .959; 32749 x 4093 in bf16, rows of 17 warps, .935 with four, .922 with eight, .916 in pairs). Four warps have all of a
-row that needs no more, and two such rows lie under one another: blocks have ends of rows alone (131072 x 1024 in bf16
-.922 in place of .907 by a text edited so, and no more with four or eight such rows).
+row that needs no more, and eight of one that needs eight, and two such rows lie under one another: blocks have ends of
+rows alone (131072 x 1024 in bf16 .922 in place of .907, and no more with four or eight such rows; in f32 .958 in place
+of .951; 65536 x 2048 in bf16 .956 in place of .942; by hand, rows of sixteen warps .884 where pairs run at .951).
+
+By hand 131072 x 1024 ran at .944 in bf16 and at .972 in f32, where threads at the ends of rows read the chunk that they
+share with the border before all else, and write the whole of it: no sector is written in part then. Four rows of a
+thread have .005 to .009 of that in bf16. Read only when it is written, that chunk costs more than it brings (.873 in
+bf16), and a prefetch of it brings .004; with no border to be kept the same texts run at .984 and .968.
 
     par B b, H h, W w { Y[b, h, w] = maximum 3 y, 3 x { X[b, 2 * h + y, 2 * w + x] } }   bf16: 4 rows of h, f32: 2
 
@@ -36,7 +42,7 @@ from texpr.polyhedral.walk import read_accesses, subscript_names, written
 MANY_ROWS = (4, 2)
 ON_THEIR_WAY = 40  # bytes of a thread that reads them one by one
 PAIR = 2  # warps that lie along a row
-WHOLE = 4  # warps that have all of a row
+WHOLE = (4, 8)  # warps that have all of a row
 BEYOND = 1.05  # times the warps that a row needs
 LEAST_READS, MOST_READS = 4, 64  # of an iteration, which are written out
 ROWS = 2  # of a thread; with more, fewer threads have room (jacobi of bf16 on an H200: .960, with 4 .945, with 1 .884)
@@ -61,8 +67,8 @@ def patch_shape(problem: Problem, nest: Nest, extent: int, flat: Flat) -> tuple[
     found = origins(problem, nest, flat.lines)
     reached = extent + (begins(problem, found[index], index)[1] if index in found else 0)
     needed = -(-reached // (count * problem.target.warp_size))
-    if needed == WHOLE:
-        return DEFAULT_THREADS, WHOLE
+    if needed in WHOLE:
+        return PAIR * needed * problem.target.warp_size, needed
     return (DEFAULT_THREADS, PAIR) if -(-needed // PAIR) * PAIR <= BEYOND * needed else (DEFAULT_THREADS // 2, 1)
 
 

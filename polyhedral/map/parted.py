@@ -50,6 +50,7 @@ from texpr.polyhedral.map.last_turn import rounds
 from texpr.polyhedral.map.launches import padding_guard, place_in
 from texpr.polyhedral.map.long_sums import narrow
 from texpr.polyhedral.map.meeting import last, together
+from texpr.polyhedral.map.narrow_picks import narrow_picks
 from texpr.polyhedral.map.part_lines import first_of_group, row_groups
 from texpr.polyhedral.map.problem import Region
 from texpr.polyhedral.map.reducible import Reduction
@@ -185,10 +186,17 @@ class _Launch:
     # ---- what every thread adds ----
 
     def _accumulated(self) -> tuple[list[Node], tuple[Part, ...]]:
-        nodes, inside, parts = list[Node](), list[Node](), list[Part]()
+        nodes, inside, behind, parts = list[Node](), list[Node](), list[Node](), list[Part]()
         body = Body(self.draft, hardware=self.nest.indices, digits=self.crew.own)
         inside += body.nodes(self.work.first)
         for reduction in self.work.reductions:
+            picks = narrow_picks(self.crew, reduction)
+            if picks is not None:
+                parts.append(picks.whole)
+                nodes += picks.started()
+                inside += rounds(self.crew, picks.reduction, picks.parts)
+                behind += picks.widened()
+                continue
             own: dict[str, Part] = {}
             narrowed = self._is_short(reduction)
             for update in reduction.updates:
@@ -198,7 +206,7 @@ class _Launch:
                 nodes += self.crew.started(part, "init")
             parts += own.values()
             inside += rounds(self.crew, reduction, own)
-        return [*nodes, *self._guarded(inside)], tuple(parts)
+        return [*nodes, *self._guarded(inside), *behind], tuple(parts)
 
     def _is_short(self, reduction: Reduction) -> bool:
         """Whether no thread adds more than a partial may get."""

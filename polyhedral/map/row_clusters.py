@@ -7,6 +7,10 @@ The blocks of a cluster share a row as the warps of a block do. Each warp sends 
 memory of every block, which combines the parts of all when their bytes have come. That no block writes to one that has
 not begun, a barrier of the cluster says: blocks arrive at it as they begin, and wait for it before the first parts go
 out. What one thread of a block would do is done by that of the first block.
+
+Blocks that leave what they have in global memory, of which the last one of a row combines it, wait for none and have
+any place: by hand, cross entropy of 257 x 100003 ran at .883 of a read so in f32, at .787 in bf16, in place of .918
+and .857 in clusters.
 """
 
 from collections.abc import Iterator

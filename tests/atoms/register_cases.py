@@ -1,5 +1,5 @@
-"""Registers of a thread: parts at every number, elements rounded two at once, the greatest of narrow floats, partials
-that are scaled together, functions that may be approximate."""
+"""Registers of a thread: parts at every number, elements rounded two at once, the greatest of narrow floats, what is
+picked of them, partials that are scaled together, functions that may be approximate."""
 
 import math
 
@@ -106,6 +106,54 @@ def chosen():
         lanes = np.repeat(wide[:, 7].reshape(8, 4).min(axis=1), 4)
         want = np.stack([wide.max(axis=1), wide.min(axis=1), wide[:, :5].max(axis=1), lanes], axis=1)
         cases.append(Case(name=f"chosen of {c}", symbol=symbol, inputs=(x,), want=(want.astype(kind),)))
+    return cases, texts
+
+
+PICKED = """  const tx::Global<const {c}> x(X, "X");
+  const tx::Global<{c}> y(Y, "Y");
+  const tx::Global<short> p(P, "P");
+  tx::Reg<{c}, 32> r("r");
+  tx::Reg<{c}, 8> best("best");
+  tx::Reg<tx::i16, 8> at("at");
+  TX_UNROLL
+  for (int i = 0; i < 4; ++i) tx::put(r, 8 * i, tx::load<8>(x, 32 * tx::thread() + 8 * i));
+  TX_UNROLL
+  for (int i = 0; i < 8; ++i) {{
+    best.store(i, tx::cast<{c}>(tx::{order}<float>::identity().value));
+    at.store(i, -1);
+  }}
+  TX_UNROLL
+  for (int i = 0; i < 4; ++i) tx::pick<tx::{order}<{c}>>(best, at, r, 8 * i, 32764 + i);
+  tx::store(y, 8 * tx::thread(), tx::take<8>(best, 0));
+  tx::store(p, 8 * tx::thread(), tx::take<8>(at, 0));"""
+ORDERS = {
+    "FirstGreatest": np.greater,
+    "LastGreatest": np.greater_equal,
+    "FirstLeast": np.less,
+    "LastLeast": np.less_equal,
+}
+
+
+def picked():
+    """Narrow floats picked two at once, with a number of 16 bits: NaN, ties, infinities, zeros of both signs and
+    numbers too small for an exponent among them."""
+    cases, texts = [], []
+    for c, kind in NARROW.items():
+        x = np.random.default_rng(7).integers(-2, 3, (32, 4, 8)).astype(kind)
+        special = np.array([np.nan, -0.0, 0.0, np.inf, -np.inf, *(np.array([1, 0x8001], np.uint16).view(kind))], kind)
+        drawn = np.random.default_rng(8).integers(0, 14, x.shape)
+        x = np.where(drawn < len(special), special[np.minimum(drawn, len(special) - 1)], x).astype(kind)
+        x[0], x[1], x[2] = np.nan, np.inf, -np.inf
+        for order, better in ORDERS.items():
+            symbol = f"picked_{c[4:]}_{order}"
+            texts.append(kernel(symbol, f"const {c}* X, {c}* Y, short* P", PICKED.format(c=c, order=order)))
+            best = np.full((32, 8), -np.inf if "Greatest" in order else np.inf, kind)
+            at = np.full((32, 8), -1, np.int16)
+            for i in range(4):
+                taken = better(x[:, i].astype(np.float32), best.astype(np.float32))
+                best, at = np.where(taken, x[:, i], best), np.where(taken, np.int16(32764 + i), at)
+            bits = best.view(np.uint16).reshape(-1)
+            cases.append(Case(name=f"{order} of {c}", symbol=symbol, inputs=(x,), want=(bits, at.reshape(-1))))
     return cases, texts
 
 
@@ -220,7 +268,7 @@ def logarithms():
 
 def family():
     cases, texts = [], [HEADER, '#include "texpr/registers.cuh"\n']
-    for more_cases, more_texts in (moved(), rounded(), chosen(), scaled(), hastened(), logarithms()):
+    for more_cases, more_texts in (moved(), rounded(), chosen(), picked(), scaled(), hastened(), logarithms()):
         cases += more_cases
         texts += more_texts
     return Family(name="registers", cases=cases, texts={"sm_80": "".join(texts)})

@@ -78,6 +78,8 @@ def patch(text: str, rows: dict[str, int], **sizes: int) -> Patch | None:
         (JACOBI, {"M": 32749, "N": 4093}, {"i": 2}, (("j", 64), ("i", 4))),
         (JACOBI.replace("f32", "bf16"), {"M": 32749, "N": 4093}, {"i": 2}, (("j", 32), ("i", 4))),  # 17 warps of a row
         (JACOBI.replace("f32", "bf16"), {"M": 131072, "N": 1024}, {"i": 2}, (("j", 128), ("i", 2))),  # 4 warps of a row
+        (JACOBI, {"M": 131072, "N": 1024}, {"i": 2}, (("j", 256), ("i", 2))),  # 8 warps of a row
+        (JACOBI.replace("f32", "bf16"), {"M": 65536, "N": 2048}, {"i": 2}, (("j", 256), ("i", 2))),
         (HEAT, {"D": 512, "M": 512, "N": 512}, {"i": 2}, (("j", 128), ("i", 2))),
         (
             BELOW.replace(" #tile(8, 128)", "").replace("N j", "1..N j"),

@@ -164,6 +164,40 @@ struct Picked {
     return better || (a.value == b.value && nearer) ? a : b;
   }
   static TX_FN Partial result(Partial a) { return a; }
+
+  // Which of two neighbouring narrow floats are picked in place of those that were: all bits of each.
+  static TX_FN u32 better_words(u32 x, u32 best) {
+    u32 both = 0;
+#if !defined(TX_HOST)
+#define TX_BETTER_BY(fn, type) asm("set." fn ".u32." type " %0, %1, %2;" : "=r"(both) : "r"(x), "r"(best))
+#define TX_BETTER(type)                                             \
+  if constexpr (same<Op, Max> && kFirst) TX_BETTER_BY("gt", type);  \
+  if constexpr (same<Op, Max> && !kFirst) TX_BETTER_BY("ge", type); \
+  if constexpr (same<Op, Min> && kFirst) TX_BETTER_BY("lt", type);  \
+  if constexpr (same<Op, Min> && !kFirst) TX_BETTER_BY("le", type)
+    if constexpr (same<T, f16>) {
+      TX_BETTER("f16x2");
+      return both;
+    }
+#if __CUDA_ARCH__ >= 900
+    if constexpr (same<T, bf16>) {
+      TX_BETTER("bf16x2");
+      return both;
+    }
+#endif
+#undef TX_BETTER_BY
+#undef TX_BETTER
+#endif
+    Packed<T, 2> found, old;
+    found.word[0] = x, old.word[0] = best;
+    TX_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const f32 one = widen(found.get(i)), other = widen(old.get(i));
+      const bool better = same<Op, Max> ? one > other : one < other;
+      if (better || (!kFirst && one == other)) both |= 0xffffu << (16 * i);
+    }
+    return both;
+  }
 };
 template <class T, class Index = i32>
 struct FirstGreatest : Picked<T, Max, true, Index> {};
