@@ -31,6 +31,7 @@ from dataclasses import replace
 
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.index.interval import Ranges
 from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest, inner_nests, nest_of
@@ -261,7 +262,8 @@ def _in_slots(
     if held is None or held.rounds > MOST_SLOTS or not in_chunks(problem, held, width, line):
         return None
     room = slot_room(problem.target, long.resident, long.threads)
-    return held if slot_bytes(problem, held, width, long.threads) <= room else None
+    fits = slot_bytes(problem, held, width, long.threads) <= room
+    return held if fits and long.is_filled(constant_value(loops[0].extent), held.rounds * held.covered) else None
 
 
 def _reads_beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> bool:

@@ -18,13 +18,15 @@ NARROW_BYTES = 220  # of elements below 32 bits: with 256 of them a thread spill
 
 class Long(NamedTuple):
     """Blocks of so many threads, so many of them on a multiprocessor, and those that share a row, which lies in
-    registers, with so many `beside` it in each thread, or in `slots` of shared memory."""
+    registers, with so many `beside` it in each thread, or in `slots` of shared memory. `idle`: only rows that leave no
+    more than one part in so many of these empty (0: any row)."""
 
     threads: int
     resident: int
     ranks: int
     slots: bool = False
     beside: int = BESIDE
+    idle: int = 0
 
     @property
     def room_bytes(self) -> int:
@@ -41,6 +43,10 @@ class Long(NamedTuple):
         compute with, and where it reads them one by one, many to read into."""
         return (size_bytes >= 4 and (width > 1 or self.resident > 1)) or (width > 1 and self.resident > 1)
 
+    def is_filled(self, elements: int | None, slots: int) -> bool:
+        """Whether a row of so many elements, if that is known, leaves few of so many slots empty."""
+        return self.idle == 0 or (elements is not None and (slots - elements) * self.idle <= slots)
+
 
 FEW = 4 * WARP  # threads of a small block
 # Narrow rows that are only read, the first where they are aligned.
@@ -50,11 +56,12 @@ UNPACKED = (Long(256, 4, 4), Long(FEW, 8, 8, True), Long(256, 4, 8))
 ALIGNED = (Long(512, 4, 4, True), Long(512, 2, 2, True))  # of whole words beside vectors: two loops, or more
 WORDS = (Long(512, 3, 8, True),)  # those of them whose runs are counted from a line
 HALVES = (Long(256, 6, 8, True), Long(512, 2, 2, True))  # such narrow ones, or narrow ones that one loop reads
+FILLED = (Long(224, 6, 8, True, idle=16),)  # narrow ones that three loops read, and that fill it
 ALONE = (Long(256, 4, 4, True),)  # these latter, where there is room for them
 READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only read, their runs counted from a line
 BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
 LONG = (
-    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *HALVES, ALIGNED[0],
+    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *FILLED, *HALVES, ALIGNED[0],
     *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
     Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
@@ -68,7 +75,9 @@ on a multiprocessor, at .81 with three. Rows beside vectors wait for these, too:
 runs at .94 with four blocks in registers, at .96 in slots of two, in bf16 at .973 with 640 threads, at .966 with
 512, and RMSNorm, which has a loop less, at 1.00 in slots, at .97 in registers; sums of 257 x 100003 in bf16 at .95
 in four blocks of 256 threads and in eight, and argmax, which computes more, at .93 and .86; LayerNorm of that runs
-in slots at .68 in bf16 and .71 in f32 (.58 and .64 in registers), RMSNorm at .83 and .86 (.73 and .82). Softmax of
+in slots at .68 in bf16 and .71 in f32 (.58 and .64 in registers), in bf16 at .70 in eight blocks of 224 threads, of
+which seven fit on a multiprocessor (.65 in eight of 256, with an eighth of their slots empty; two rows at once in each
+cluster, by hand, which load the vectors once, .71), RMSNorm at .83 and .86 (.73 and .82). Softmax of
 it does better in registers in f32 (.88); in bf16 it runs at .90 in slots of eight blocks of 128 threads, at .86 in
 registers, at .83 in slots of two blocks of 512. Cross entropy does no better in slots (.74 in bf16, .84 in f32)."""
 
@@ -83,11 +92,13 @@ def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -
         own.update(UNPACKED)
     if beside and line:
         own.update((HALVES[beside > 2], *(ALONE if beside == 1 else ())) if narrow else WORDS)
+    if beside > 2 and line and narrow and writes:
+        own.update(FILLED)
     if beside and not line and not narrow:
         own.add(ALIGNED[beside > 2])
     if beside > 2 and not line and narrow and writes:
         own.update(BESIDE_HALVES)
-    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *ALONE, *BESIDE_HALVES} - own
+    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *ALONE, *FILLED, *BESIDE_HALVES} - own
     return tuple(long for long in LONG if long not in told)
 
 

@@ -11,7 +11,7 @@ from stages import mapped, only_launch
 
 from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import InternalError, TExprError
-from texpr.grammar.index.expr import constant_value
+from texpr.grammar.index.expr import const, constant_value
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
@@ -129,6 +129,25 @@ def test_their_text_computes_the_same() -> None:
     arrays = {"X": x, "G": g, "Y": np.full((2, 1027), np.nan).astype(x.dtype)}
     emitted = Emitted(program)
     assert emitted.source.count("tx::cp_async_wait<2>();") == 1
+    assert emitted.run(HostModule(emitted.source), arrays) is None
+    assert np.abs(arrays["Y"].astype(float) - want(NORM, x, g)).max() < 4e-2
+
+
+def test_long_rows_fill_the_slots_of_small_blocks_to_the_last_one() -> None:
+    """A row may begin 63 elements behind a line: one element more, and a thread needs another run."""
+    for n, runs in ((100289, 7), (114625, 8)):
+        program, more = (mapped(NORM.format(t="bf16", n=length), M=2) for length in (n, n + 1))
+        choice, other = usual(program)[1], usual(more)[1]
+        assert (choice.cluster, choice.threads, choice.rows[0].slots) == (8, 224, True) and other.threads != 224
+        assert program.buffers["X_row"].layout.shape[0] == const(runs) and 8 * 8 * 224 * runs == n + 63
+        check_orders(program)
+
+
+def test_small_blocks_that_a_long_row_fills_are_right_as_cuda() -> None:
+    n, random = 100289, np.random.default_rng(7)
+    emitted = Emitted(mapped(NORM.format(t="bf16", n=n), M=2))
+    x, g = (random.standard_normal(shape).astype(TYPES["bf16"]) for shape in ((2, n), (n,)))
+    arrays = {"X": x, "G": g, "Y": np.full((2, n), np.nan).astype(x.dtype)}
     assert emitted.run(HostModule(emitted.source), arrays) is None
     assert np.abs(arrays["Y"].astype(float) - want(NORM, x, g)).max() < 4e-2
 
