@@ -61,6 +61,7 @@ def contracts(leaf: Leaf) -> bool:
 HASTENED = frozenset({Fn.EXP, Fn.EXP2, Fn.ERF, Fn.NORMCDF, Fn.DIV, Fn.SIGMOID, Fn.XLOGY})
 """Functions of f32 that a target may have a faster form of."""
 NARROW = Attr(name="narrow")  # nobody writes it: the statement's value leaves the kernel only rounded to f16 or bf16
+BELOW = Attr(name="below")  # nor this: exp of what is 0 at most is added to a sum that 1 is added to, too
 
 
 def may_approximate(attrs: Iterable[Attr]) -> bool:
@@ -71,6 +72,11 @@ def may_approximate(attrs: Iterable[Attr]) -> bool:
 def may_hasten(attrs: Iterable[Attr]) -> bool:
     """Whether the functions of `HASTENED` may be approximate: under `#fast`, and in what is narrow."""
     return may_approximate(attrs) or _named(attrs, NARROW.name) is not None
+
+
+def adds_below(attrs: Iterable[Attr]) -> bool:
+    """Whether an exponential need not keep what would be denormal, and its argument is 0 at most."""
+    return _named(attrs, BELOW.name) is not None
 
 
 def hastens(leaf: Leaf) -> bool:

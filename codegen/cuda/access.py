@@ -57,10 +57,11 @@ class Access:
         self.span = NO_SPAN
         self.word = ""
 
-    def around(self, *, strict: bool, fast: bool = False) -> Surroundings:
+    def around(self, *, strict: bool, fast: bool = False, below: bool = False) -> Surroundings:
         """What value trees need of the kernel here."""
         scope = self.cursor.scope
-        return Surroundings(scope=scope, read=self.read, strict=strict, temporary=self._temporary, fast=fast)
+        temporary = self._temporary
+        return Surroundings(scope=scope, read=self.read, strict=strict, temporary=temporary, fast=fast, below=below)
 
     @property
     def shifted(self) -> str:

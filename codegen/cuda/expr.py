@@ -110,16 +110,18 @@ _OPAQUE_COMPARE = {
 _INTEGER_IDENTITY = frozenset({Fn.FLOOR, Fn.CEIL, Fn.ROUND})
 
 
-def apply(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool = False) -> Value:
+def apply(
+    fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool = False, below: bool = False
+) -> Value:
     """`fn(args)` in the type of the operation; the operator-to-text table of this target."""
-    return replace(_applied(fn, args, dtype, strict=strict, fast=fast), names=_names(args))
+    return replace(_applied(fn, args, dtype, strict=strict, fast=fast, below=below), names=_names(args))
 
 
 def _names(parts: Iterable[Value | Term]) -> frozenset[str]:
     return frozenset[str]().union(*(part.names for part in parts))
 
 
-def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool) -> Value:
+def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fast: bool, below: bool) -> Value:
     depth = 1 + max(a.depth for a in args)
     if fn in COMPARISONS:
         args = tuple(_widened(a) for a in args)
@@ -136,6 +138,8 @@ def _applied(fn: Fn, args: tuple[Value, ...], dtype: DType, *, strict: bool, fas
         return Value(f"{args[0].at(inner)} {sign} {args[1].at(inner)}", level, dtype, depth)
     if dtype.is_float:
         inner_type = compute_type(dtype)
+        if below and not fast and fn is Fn.EXP and inner_type == F32:
+            return cast(_call("tx::exp_below", cast(args[0], F32).text, F32, depth), dtype)
         value = _float(fn, tuple(cast(a, inner_type) for a in args), inner_type, depth, strict=strict, fast=fast)
         return cast(value, dtype)
     if fn in _INTEGER_IDENTITY:
@@ -200,14 +204,15 @@ def cast(value: Value, dtype: DType) -> Value:
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """What a value tree needs of the kernel: terms in scope, how an element is read (with the values of its gathered
-    subscripts), whether contraction is forbidden, how a temporary is made (its name for a value), and whether functions
-    may be approximate."""
+    subscripts), whether contraction is forbidden, how a temporary is made (its name for a value), whether functions
+    may be approximate, and whether its exponentials are of what is 0 at most."""
 
     scope: IndexScope
     read: Callable[[Read, tuple[Value, ...]], Value]
     strict: bool
     temporary: Callable[[Value], str]
     fast: bool = False
+    below: bool = False
 
 
 Operand = Op | Cast | Read | Select
@@ -264,7 +269,7 @@ def _children(node: Operand) -> list[tuple[Expr, bool]]:
 def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -> Value:
     match node:
         case Op(fn=fn, dtype=dtype):
-            return apply(fn, operands, dtype, strict=around.strict, fast=around.fast)
+            return apply(fn, operands, dtype, strict=around.strict, fast=around.fast, below=around.below)
         case Cast(dtype=dtype):
             return cast(operands[0], dtype)
         case Read():

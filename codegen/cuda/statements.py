@@ -12,7 +12,7 @@ from texpr.codegen.cuda.access import Access, Element
 from texpr.codegen.cuda.expr import Value, apply, cast, emit_value
 from texpr.codegen.cuda.literals import value_type
 from texpr.grammar.ast import AccOp, Fn
-from texpr.grammar.permissions import may_contract, may_hasten, promises_unique
+from texpr.grammar.permissions import adds_below, may_contract, may_hasten, promises_unique
 from texpr.grammar.types import F32, F64
 from texpr.polyhedral.mapped.operators import Generic
 
@@ -24,7 +24,8 @@ _SHORT = {AccOp.ADD: "+=", AccOp.MUL: "*="}
 def statement(node: Generic, access: Access, *, begins: bool) -> str:
     """The text of a statement. `begins`: with this bind a scalar begins to live."""
     strict = not may_contract(node.leaf)
-    around, store = access.around(strict=strict, fast=may_hasten(node.leaf.attrs)), node.store
+    attrs, store = node.leaf.attrs, node.store
+    around = access.around(strict=strict, fast=may_hasten(attrs), below=adds_below(attrs))
     if store is None:
         return f"tx::anchor({access.out.use(emit_value(node.leaf.value, around))});"
     target = access.element(store.buffer, store.subscripts, writes=True)

@@ -33,6 +33,7 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.index.expr import ONE, at_least_zero, ceildiv, const, constant_value, product, where_some
 from texpr.grammar.index.interval import most
+from texpr.grammar.permissions import BELOW
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import BOOL, F32, F64
@@ -225,7 +226,8 @@ def _into(parts: Sequence[Part], stmt: Stmt) -> tuple[Stmt, ...] | None:
         part = found[stmt.id]
         value = stmt.value if part.instead is None else part.instead
         value = narrow(value) if part.narrowed else value
-        return (replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value),)
+        attrs = stmt.attrs if part.instead is None else (*stmt.attrs, BELOW)
+        return (replace(stmt, buffer=part.registers[0].buffer, subscripts=(), value=value, attrs=attrs),)
 
     def of_pick(pick: Pick) -> tuple[tuple[Read, ...], str]:
         return found[pick.id].registers, found[pick.id].local

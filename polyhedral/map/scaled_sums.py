@@ -12,6 +12,13 @@ number above -inf has a sum of 0, and where no thread has one the last factor is
 is. Each element's exponential is at most 1, and that of a thread's greatest one is 1, so nothing is lost that the
 author's sum keeps, but for what the two rescalings round (`monoids.py` bounds it).
 
+The exponential of what is 0 at most is `exp_below` (`math.cuh`), six instructions, where the sum is not rounded to 16
+bits in the end: cross entropy of 257 x 100003 in f32 runs at .927 of a read on an H200 so, at .919 with the usual one,
+and 1024 x 100000 at .958 and .929. Instructions bound it: with an exponential of two of them f32 has .957. By hand a
+block for each row, which streams it through its threads and scales what these have as it goes, has .931; rows in slots
+of shared memory have .865 at most. In bf16 an exponent that is a line through the element, by 16 bits of log2(e), one
+instruction in place of three, had .877 by hand in place of .855.
+
 So the blocks of a cluster wait for one another once: on an H200 cross entropy of 257 x 100003 runs at .82 of a read in
 bf16, at .77 with a meeting for the maximum alone, in f32 at .92 and .87, softmax in bf16 at .91 of a copy, and .89.
 """

@@ -111,6 +111,13 @@ def test_they_are_right_and_race_free_as_cuda() -> None:
             np.testing.assert_allclose(given[name], expected[name], rtol=2e-5, err_msg=name)
 
 
+def test_exponentials_of_what_is_below_the_greatest_value_are_shorter() -> None:
+    emitted = texpr.parse(text("f32", 515)).only.compile(
+        "cuda:sm_90a", stop_after="emit", mapping=clustered(text("f32", 515), 515, 4).candidate
+    )
+    assert "total_part += tx::exp_below(" in emitted.source
+
+
 def test_every_sync_of_the_one_meeting_that_goes_is_missed() -> None:
     dropped = [(said, m) for said, m in spoiled(clustered(text("f32", 515), 515, 4)) if said.startswith("drop")]
     assert len(dropped) == 3 + 3  # blocks begin and wait for that, and meet once: an acquire, a commit, a wait
