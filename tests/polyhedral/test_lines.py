@@ -73,7 +73,8 @@ def test_runs_are_counted_from_what_is_written(text: str, widths: dict[str, int]
 @pytest.mark.parametrize(
     ("text", "sizes", "bytes", "blocks"),
     [
-        (JACOBI, {"M": 4096, "N": 1024}, 16, 4),  # 1022 iterations, and one before them; two warps of 128
+        (JACOBI, {"M": 4096, "N": 1024}, 16, 1024),  # 1022 iterations, and one before them: eight warps, 4 rows a block
+        (JACOBI, {"M": 4096, "N": 1280}, 16, 5),  # two warps of 128
         (JACOBI, {"M": 4096, "N": 1025}, 128, 9),  # 1023, and 31 at most
         (JACOBI, {"M": 4096, "N": 1032}, 128, 9),
     ],
