@@ -196,6 +196,24 @@ def ragged() -> Iterator[Case]:
         yield "rows alike", text, found.candidate, "sm_90a", {"M": m, "N": k}
 
 
+def narrow() -> Iterator[Case]:
+    """What columns pick in 16 bits, blocks of seven warps that share a row, and whole rows of stencils in a block."""
+    from stages import mapped
+    from test_narrow_picks import CASES, START, forced, text_of
+    from test_patches import JACOBI
+    from test_row_slots import NORM, in_slots
+
+    for n, (m, columns, choice) in enumerate(CASES.values()):
+        text = text_of(("bf16", "f16")[n % 2], tuple(START)[n % 4])
+        yield "picks", text, forced(text, m, columns, **choice).candidate, "sm_90a", {"M": m, "N": columns}
+    for t, n, cluster in (("bf16", 14344, 8), ("bf16", 14339, 4), ("f32", 7171, 8)):
+        text = NORM.format(t=t, n=n)
+        yield "seven warps", text, in_slots(text, 224, cluster=cluster).candidate, "sm_90a", {"M": 8}
+    for text, n in ((JACOBI, 1024), (JACOBI, 1030), (JACOBI.replace("f32", "bf16"), 2048)):
+        large = mapped(text, **({"M": 131072, "N": 1024} if text is JACOBI else {"M": 65536, "N": 2048}))
+        yield "whole rows", text, large.candidate, "sm_90a", {"M": 37, "N": n}
+
+
 def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
     """Numbers as a user has them; every third case takes all bits and special values, which leave few sums a number."""
     from differential import random_arguments, special_arguments
@@ -218,7 +236,7 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
 
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
-    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged()))
+    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow()))
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)
