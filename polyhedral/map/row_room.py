@@ -53,8 +53,9 @@ HALVES = (Long(256, 6, 8, True), Long(512, 2, 2, True))  # such narrow ones, or 
 ALONE = (Long(256, 4, 4, True),)  # these latter, where there is room for them
 READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only read, their runs counted from a line
 BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
+PAIRS = (Long(224, 4, 8, True),)  # two such narrow ones of an array, of three loops
 LONG = (
-    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *HALVES, ALIGNED[0],
+    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *HALVES, *PAIRS, ALIGNED[0],
     *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
     Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
@@ -73,7 +74,7 @@ it does better in registers in f32 (.88); in bf16 it runs at .90 in slots of eig
 registers, at .83 in slots of two blocks of 512. Cross entropy does no better in slots (.74 in bf16, .84 in f32)."""
 
 
-def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:
+def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int, pairs: bool = False) -> tuple[Long, ...]:
     """What a row may have, the best of what has room for it first: one that several loops only read, or that is
     written, its runs counted from a line, by so many loops `beside` vectors of all rows."""
     own = set[Long]()
@@ -83,11 +84,13 @@ def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -
         own.update(UNPACKED)
     if beside and line:
         own.update((HALVES[beside > 2], *(ALONE if beside == 1 else ())) if narrow else WORDS)
+    if pairs and narrow and beside > 2 and line:
+        own.update(PAIRS)
     if beside and not line and not narrow:
         own.add(ALIGNED[beside > 2])
     if beside > 2 and not line and narrow and writes:
         own.update(BESIDE_HALVES)
-    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *ALONE, *BESIDE_HALVES} - own
+    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *PAIRS, *ALONE, *BESIDE_HALVES} - own
     return tuple(long for long in LONG if long not in told)
 
 
