@@ -88,6 +88,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         kept=kept.buffers,
         laid=kept.laid,
         centred=kept.centred,
+        jammed=kept.jammed,
         shared=kept.shared,
         early=early,
         moves=kept.moves,

@@ -215,7 +215,11 @@ def _long(
     beside = len(loops) if any(_reads_beside(problem, loop, loops) for loop in loops) else 0
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
-    for long in usable(narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside):
+    own = held_by(problem, stmts, loops, width, line)
+    pairs = own is not None and len(own.elements) == 2 and len({name for name, _ in own.elements}) == 1
+    for long in usable(
+        narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside, pairs=pairs
+    ):
         held = _in_slots(problem, stmts, loops, long, width, line) or _in_registers(
             problem, stmts, loops, long, width, line, unpacked=bool(line) and narrow and wrote
         )

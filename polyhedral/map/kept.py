@@ -33,8 +33,9 @@ from texpr.polyhedral.prove.additions import long_updates
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """A program with the elements of some `buffers` of the author's in f64 or f32, the rows of some `laid` where tensor
-    maps have them (`laid.py`), the sums of squares in `centred` about the means of rows (`centred.py`), and the
-    reductions over the loops in `shared` as bands (`shared_sums.py`); `long` has the updates of its long sums, by id,
+    maps have them (`laid.py`), the sums of squares in `centred` about the means of rows (`centred.py`), the
+    reductions over the loops in `shared` as bands (`shared_sums.py`), and rows of the bands in `jammed` in pairs
+    (`rows_jammed.py`); `long` has the updates of its long sums, by id,
     `implied` what the values of statements imply in the types that the author gave them; `copies` says of the
     statements that it got what they are for, and `moves` how it came from the author's."""
 
@@ -43,6 +44,7 @@ class Kept:
     laid: frozenset[str] = frozenset()
     centred: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
+    jammed: frozenset[str] = frozenset()
     long: frozenset[str]
     implied: Mapping[str, tuple[Attr, ...]]
     copies: Mapping[str, Origin] = field(default_factory=dict)

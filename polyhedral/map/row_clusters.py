@@ -16,14 +16,14 @@ and .857 in clusters.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from texpr.grammar.ast import Always, Compare, CompareOp, IndexVar, Leaf, New, Par, Seq
+from texpr.grammar.ast import Always, Compare, CompareOp, IndexVar, Leaf, New, Par, Seq, Subscript
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, ZERO, const, constant_value, multiply, names
 from texpr.grammar.permissions import cluster_shape_of, persistent_of
 from texpr.polyhedral.map.bands import Nest, asked_scope
 from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.draft import Draft
-from texpr.polyhedral.map.held import along_row
+from texpr.polyhedral.map.held import ROW, RowElement, along_row
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.raster import Grid
 from texpr.polyhedral.map.vectors import arrays_of
@@ -78,11 +78,16 @@ def _shared(problem: Problem, nest: Nest) -> Iterator[str]:
                 if once and (own or not isinstance(stmt, Seq)):
                     way: object = "once"
                 elif along and isinstance(stmt, Par | Seq):
-                    way = along_row((name, subscripts), stmt.index)
+                    way = _along(along_row((name, subscripts), stmt.index))
                 else:
                     way = "everywhere"
                 ways.setdefault(name, set()).add(way)
     return (name for name in sorted(changed) if len(ways[name]) > 1)
+
+
+def _along(element: RowElement) -> tuple[tuple[int, Subscript], ...]:
+    """The subscripts of an element that tell where it is along a row: that of another row is another one."""
+    return tuple((n, s) for n, s in enumerate(element[1]) if ROW.name in subscript_names((s,)))
 
 
 def _is_box(nest: Nest) -> bool:

@@ -60,9 +60,10 @@ FILLED = (Long(224, 6, 8, True, idle=16),)  # narrow ones that three loops read,
 ALONE = (Long(256, 4, 4, True),)  # these latter, where there is room for them
 READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only read, their runs counted from a line
 BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
+PAIRS = (Long(224, 4, 8, True),)  # two such narrow ones of an array, of three loops
 LONG = (
-    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *FILLED, *HALVES, ALIGNED[0],
-    *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
+    Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *FILLED, *HALVES, *PAIRS,
+    ALIGNED[0], *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
     Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
 """On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16
@@ -77,12 +78,12 @@ runs at .94 with four blocks in registers, at .96 in slots of two, in bf16 at .9
 in four blocks of 256 threads and in eight, and argmax, which computes more, at .93 and .86; LayerNorm of that runs
 in slots at .68 in bf16 and .71 in f32 (.58 and .64 in registers), in bf16 at .70 in eight blocks of 224 threads, of
 which seven fit on a multiprocessor (.65 in eight of 256, with an eighth of their slots empty; two rows at once in each
-cluster, by hand, which load the vectors once, .71), RMSNorm at .83 and .86 (.73 and .82). Softmax of
+cluster, which load the vectors once, .718), RMSNorm at .83 and .86 (.73 and .82). Softmax of
 it does better in registers in f32 (.88); in bf16 it runs at .90 in slots of eight blocks of 128 threads, at .86 in
 registers, at .83 in slots of two blocks of 512. Cross entropy does no better in slots (.74 in bf16, .84 in f32)."""
 
 
-def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -> tuple[Long, ...]:
+def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int, pairs: bool = False) -> tuple[Long, ...]:
     """What a row may have, the best of what has room for it first: one that several loops only read, or that is
     written, its runs counted from a line, by so many loops `beside` vectors of all rows."""
     own = set[Long]()
@@ -94,11 +95,13 @@ def usable(*, narrow: bool, reads: bool, writes: bool, line: int, beside: int) -
         own.update((HALVES[beside > 2], *(ALONE if beside == 1 else ())) if narrow else WORDS)
     if beside > 2 and line and narrow and writes:
         own.update(FILLED)
+    if pairs and narrow and beside > 2 and line:
+        own.update(PAIRS)
     if beside and not line and not narrow:
         own.add(ALIGNED[beside > 2])
     if beside > 2 and not line and narrow and writes:
         own.update(BESIDE_HALVES)
-    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *ALONE, *FILLED, *BESIDE_HALVES} - own
+    told = {*READ, *READ_WORDS, *UNPACKED, *ALIGNED, *WORDS, *HALVES, *PAIRS, *ALONE, *FILLED, *BESIDE_HALVES} - own
     return tuple(long for long in LONG if long not in told)
 
 

@@ -22,6 +22,7 @@ from texpr.polyhedral.map.centred import centre, to_centre
 from texpr.polyhedral.map.chains import left_in_memory, rounded_in_memory
 from texpr.polyhedral.map.choose import choose
 from texpr.polyhedral.map.choose_cases import CallCase, row_cases
+from texpr.polyhedral.map.choose_jammed import holds_pairs, worth_jamming
 from texpr.polyhedral.map.hardware_attributes import check_attributes
 from texpr.polyhedral.map.kept import Kept, keep, keep_nothing
 from texpr.polyhedral.map.laid import lay, to_lay, to_turn, with_rows
@@ -30,6 +31,7 @@ from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.product_cases import bounded_sizes, product_cases
+from texpr.polyhedral.map.rows_jammed import jam, to_jam
 from texpr.polyhedral.map.shared_sums import share, to_share
 from texpr.polyhedral.map.states import is_state
 from texpr.polyhedral.mapped.candidate import Candidate, Case, Cases, Choices, Contracted, first_of
@@ -98,7 +100,7 @@ def _better(schedules: Schedules, own: Problems) -> tuple[Scheduled, Problems] |
 
 def _own(scheduled: Scheduled, problems: Problems) -> MappedProgram:
     """The mapping of the compiler's own choices."""
-    problems = _shared(_centred(problems))
+    problems = _jammed(_shared(_centred(problems)))
     program, as_it_is = problems.kept.proved.program, problems.kept
     long, kept, notes = as_it_is.long, frozenset[str](), dict[str, str]()
     narrow = frozenset[str]() if problems.target.is_cuda else narrow_updates(program) - long
@@ -146,6 +148,18 @@ def _shared(problems: Problems) -> Problems:
         return problems
     with suppress(TExprError):  # or each stays with one core
         return replace(problems, kept=share(problems.kept, to_share(problems.kept)))
+    return problems
+
+
+def _jammed(problems: Problems) -> Problems:
+    """The problems of the program with rows in pairs, where those are held beside one another in clusters."""
+    if not problems.target.is_cuda or problems.objective is not Objective.TIME:
+        return problems
+    with suppress(TExprError):  # or it runs as it is
+        rows = worth_jamming(problems.kept, problems.wide, problems.first)
+        found = replace(problems, kept=jam(problems.kept, rows)) if rows else problems
+        if found is not problems and holds_pairs(found.first):
+            return found
     return problems
 
 
@@ -325,7 +339,13 @@ def _rewritten(as_it_is: Kept, candidate: Candidate) -> Kept:
         wrong = ", ".join(sorted(candidate.shared - able))
         why = f"the candidate shares out the loops {wrong}: they are no reductions of plain statements that may be long"
         raise fail("E0401", why, as_it_is.proved.program.kernel.span)
-    return share(found, candidate.shared)
+    found = share(found, candidate.shared)
+    able = to_jam(found) if candidate.jammed else frozenset()
+    if not candidate.jammed <= able:
+        wrong = ", ".join(sorted(candidate.jammed - able))
+        why = f"the candidate takes the rows {wrong} in pairs: they are no iterations of a band of their own"
+        raise fail("E0401", why, as_it_is.proved.program.kernel.span)
+    return jam(found, candidate.jammed)
 
 
 def _problem(

@@ -31,7 +31,7 @@ from texpr.grammar.ast import (
     operands,
 )
 from texpr.grammar.index.expr import ZERO, names, substitute
-from texpr.grammar.index.linear import Linear, linear
+from texpr.grammar.index.linear import Linear, difference, linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
@@ -248,20 +248,38 @@ class _Finder:
         found: dict[Element, list[Event]] = {}
         for event in events:
             found.setdefault(event.element, []).append(event)
-        elements: dict[str, int] = {}
-        for name, _ in found:
-            elements[name] = elements.get(name, 0) + 1
-        wide: list[Wide] = []
+        touched_else = {event.element[0] for event in events if not (event.writes and event.binds and event.surely)}
+        bound, wide = written - touched_else, list[Wide]()
         others = seldom = 0
         for element, touches in found.items():
             if element[0] not in written and moves_seldom(element[1], self.index):
                 seldom += 1
             elif self._moves(element):
-                alone = element[0] not in written or elements[element[0]] == 1
+                alone = element[0] not in written or all(
+                    self._are_apart(element, other, bound=element[0] in bound)
+                    for other in found
+                    if other[0] == element[0] and other != element
+                )
                 run = self._wide(element, touches, written) if alone else None
                 wide += [run] if run is not None else []
                 others += run is None
         return Vectors(wide=tuple(wide), others=others, seldom=seldom)
+
+    def _are_apart(self, one: Element, other: Element, *, bound: bool) -> bool:
+        """Whether two elements of an array are never the same in two iterations, and in one only where it binds both,
+        in their order: their rows lie a known number apart, or they are at one place of their rows."""
+        own, others = (
+            tuple((n, s) for n, s in enumerate(subscripts) if self.index in subscript_names((s,)))
+            for subscripts in (one[1], other[1])
+        )
+        if own == others and bound:
+            return True
+        rows = zip(one[1], other[1], strict=True)
+        return any(
+            difference(a, b) not in (None, 0)
+            for a, b in rows
+            if not isinstance(a, Gather) and not isinstance(b, Gather) and self.index not in names(a) | names(b)
+        )
 
     def _moves(self, element: Element) -> bool:
         """Whether another iteration may touch another element."""

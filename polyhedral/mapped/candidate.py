@@ -335,14 +335,15 @@ class Candidate:
     """A choice for every launch of the program after `moves`, by name. `wide`: arrays that carry long sums are in f64,
     too (`long_sums`). For the time of a call memory has the elements of `kept` buffers in f64, and parameters in `laid`
     where tensor maps have their rows, or threads neighbours; launches of their own copy them. Sums of squares in
-    `centred` are made with an earlier sum, and reductions over the loops in `shared` are bands. Launches in `early`
-    begin while the one before ends, and wait for it."""
+    `centred` are made with an earlier sum, bands in `jammed` take their rows in pairs, and reductions over the loops in
+    `shared` are bands. Launches in `early` begin while the one before ends, and wait for it."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
     kept: frozenset[str] = frozenset()
     laid: frozenset[str] = frozenset()
     centred: frozenset[str] = frozenset()
+    jammed: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()

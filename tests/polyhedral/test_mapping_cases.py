@@ -317,6 +317,7 @@ def data(**changes: Any) -> dict[str, Any]:
         "kept": [],
         "laid": [],
         "centred": [],
+        "jammed": [],
         "shared": [],
         "early": [],
         "launches": {},
@@ -336,7 +337,8 @@ def data(**changes: Any) -> dict[str, Any]:
         (data(cases=[{"when": "true", "candidate": {}}]), r"cases.0.candidate is an object of centred, early"),
         (
             data(otherwise=None),
-            r"otherwise is an object of centred, early, kept, laid, launches, moves, schema, shared, wide, not None",
+            r"otherwise is an object of centred, early, jammed, kept, laid, launches, moves, schema, shared, "
+            r"wide, not None",
         ),
         (data(otherwise={**data()["otherwise"], "schema": 9}), r"otherwise.schema is 1, .*, not 9"),
     ],

@@ -94,9 +94,11 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     wide = text.replace("bf16", "f32")
     short, both = (t.replace("257", "8192").replace("100003", "32000") for t in (wide, again.replace("bf16", "f32")))
     aligned = (short, (4, 512, 4)), (both, (2, 512, 2))
-    partly = again.replace("100003", "90001")  # which would leave a seventh of eight small blocks' slots empty
-    ragged = (text, (8, 256, 6)), (again, (8, 224, 6)), (partly, (2, 512, 2)), (wide, (8, 512, 3))
-    for program, slots in (*ragged, *aligned):
+    few = again.replace("257", "60")  # of which no two begin alike in a line
+    partly = few.replace("100003", "90001")  # which would leave a seventh of eight small blocks' slots empty
+    alone = (few, (8, 224, 6)), (partly, (2, 512, 2))
+    ragged = (text, (8, 256, 6)), (again, (8, 224, 4)), (wide, (8, 512, 3))
+    for program, slots in (*ragged, *alone, *aligned):
         found = one(mapped(program).candidate)[1]
         assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == slots
 
