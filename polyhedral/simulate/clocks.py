@@ -17,7 +17,7 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.simulate.cells import Array, Shadow
 from texpr.polyhedral.simulate.history import History
 
-MAX_AGENTS = 1 << 13
+MAX_AGENTS = 1 << 13  # half a gigabyte of times
 NEVER = np.iinfo(np.int32).max  # no agent gets so old
 
 
@@ -45,8 +45,9 @@ def _widest(a: Array, b: Array) -> Array:
 
 @dataclass(slots=True)
 class Clocks:
-    """The clocks of all agents of launches that may overlap; agents are numbered as they come."""
+    """The clocks of all agents of launches that may overlap, `most` of them; agents are numbered as they come."""
 
+    most: int = MAX_AGENTS
     count: int = 0
     known: Array = field(default_factory=lambda: np.zeros((0, 0), np.int32))
     fenced: Array = field(default_factory=lambda: np.zeros((0, 0), np.int32))
@@ -55,17 +56,18 @@ class Clocks:
     marks: list[int] = field(default_factory=list)  # agents that do nothing: that something happened
 
     def add(self, labels: Iterable[str]) -> Array:
-        """New agents, which know nothing. E0403 for more than `MAX_AGENTS`: each has a time of every other."""
+        """New agents, which know nothing. E0403 for more than `most`: each has a time of every other."""
         self.labels += labels
         first, self.count = self.count, len(self.labels)
-        if self.count > MAX_AGENTS:
-            message = f"more than {MAX_AGENTS} threads and asynchronous copies are to run interleaved"
+        if self.count > self.most:
+            message = f"more than {self.most} threads and asynchronous copies are to run interleaved"
             raise fail("E0403", message, help="simulate smaller sizes")
         if self.count > len(self.known):
-            grown = min(MAX_AGENTS, max(self.count, 2 * len(self.known)))
+            grown = min(self.most, max(self.count, 2 * len(self.known)))
             for name in ("known", "fenced"):
-                old = getattr(self, name)
-                setattr(self, name, np.pad(old, (0, grown - len(old))))
+                old, new = getattr(self, name), np.zeros((grown, grown), np.int32)
+                new[: len(old), : len(old)] = old  # what is beyond takes no memory until it is written
+                setattr(self, name, new)
         return np.arange(first, self.count)
 
     def mark(self, label: str, by: Array) -> int:

@@ -25,7 +25,7 @@ from texpr.polyhedral.mapped.planned import PlannedProgram
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
 from texpr.polyhedral.mapped.walks import after_waiting, meets_at_whole_barriers, overlaps
 from texpr.polyhedral.simulate.cells import Array, Cells, Watch
-from texpr.polyhedral.simulate.clocks import Clocks, Team
+from texpr.polyhedral.simulate.clocks import MAX_AGENTS, Clocks, Team
 from texpr.polyhedral.simulate.coordinates import Geometry
 from texpr.polyhedral.simulate.evaluate import Evaluator, Lines
 from texpr.polyhedral.simulate.failure import failure
@@ -47,20 +47,22 @@ def simulate(
     sizes: Mapping[str, int] | None = None,
     interleaved: bool = False,
     addresses: Mapping[str, int] | None = None,
+    most: int = MAX_AGENTS,
 ) -> dict[str, Array]:
     """The contents of the array parameters after a run on copies of `arrays` (by name, in storage types).
 
     Of a planned program, shared memory is bytes, in which buffers lie at their addresses. `sizes` gives those that no
     shape tells, `addresses` where arrays begin in a line of memory, in bytes; `seed` orders what has no order, and
-    draws the other addresses; `interleaved` asks for that also where lockstep would do. Raises E0601, E0602 for
-    arguments that do not fit, E0604 for what the module's docstring lists.
+    draws the other addresses; `interleaved` asks for that also where lockstep would do, of so many threads and
+    asynchronous copies at `most`, whose times take 8 bytes for each two. Raises E0403 for more of them, E0601, E0602
+    for arguments that do not fit, E0604 for what the module's docstring lists.
     """
     mapped = program.program if isinstance(program, PlannedProgram) else program
     kernel = replace(mapped.kernel, buffers=tuple(buffer.as_given for buffer in mapped.kernel.buffers))
     known = solve_sizes(kernel, arrays, sizes or {})
     given = check_arguments(kernel, arrays, known)
     words = WordMemory({w.name: w for w in mapped.words}, known)
-    machine = Machine(program, mapped, np.random.default_rng(seed), words, interleaved)
+    machine = Machine(program, mapped, np.random.default_rng(seed), words, interleaved, most)
     settled = Lockstep.of(0, 1, 1)
     for buffer in kernel.params:
         cells = Cells.alone(mapped.buffers[buffer.name], known, 1, settled)
@@ -98,6 +100,7 @@ class Machine:
     random: np.random.Generator
     words: WordMemory
     interleaved: bool
+    most: int
     memory: dict[str, Cells] = field(default_factory=dict)
 
     def address(self, align: int) -> int:
@@ -115,7 +118,7 @@ class Machine:
             if end == at + 1 and meets_at_whole_barriers(launch, self.mapped.buffers) and not self.interleaved:
                 self._lockstep(launch, values)
             else:
-                clocks = Clocks()
+                clocks = Clocks(self.most)
                 self._settle(Team(clocks, 0))
                 World(self.program, self.random, self.memory, self.words, clocks).run(launches[at:end])
             self.words.settle()

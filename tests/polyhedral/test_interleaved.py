@@ -68,11 +68,20 @@ def test_random_block_programs_compute_the_same_in_lockstep_and_interleaved(seed
         np.testing.assert_array_equal(values, lockstep[name])
 
 
-def test_more_threads_than_have_clocks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clocks, "MAX_AGENTS", 100)
+def test_more_threads_than_may_have_clocks_are_refused() -> None:
     graph = GRAPHS["ring 1"]
     with pytest.raises(TExprError, match=r"E0403.*more than 100 threads and asynchronous copies"):
-        simulate(graph.program, graph.arrays(), sizes=graph.sizes)
+        simulate(graph.program, graph.arrays(), sizes=graph.sizes, most=100)
+
+
+def test_clocks_grow_up_to_the_most_that_the_caller_allows() -> None:
+    found = clocks.Clocks(9)
+    for count in (2, 3, 4):
+        agents = found.add(["agent"] * count)
+        found.tick(agents)
+    assert found.known.shape == (9, 9) and (found.known == np.eye(9)).all()
+    with pytest.raises(TExprError, match="more than 9 threads"):
+        found.add(["agent"])
 
 
 @pytest.mark.parametrize("name", ["look-back", "ticket", "two passes", "overlapping"])

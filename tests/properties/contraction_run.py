@@ -46,6 +46,7 @@ from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
 TRIES = 6  # candidates that are drawn until one fits the sizes
+AGENTS = 1 << 15  # threads and copies that are simulated together: up to 8 GB
 BATCH = 20  # programs of a translation unit
 REFUSED = {"E0401", "E0402", "E0403"}
 
@@ -143,7 +144,7 @@ def forms(mapped: MappedProgram) -> Iterator[str]:
 
 
 def simulated(ref: Reference, made: texpr.Compiled, seed: int) -> Mapping[str, Any]:
-    return simulate(made.mapping.program, copied(ref.values), seed=seed, sizes=ref.free)
+    return simulate(made.mapping.program, copied(ref.values), seed=seed, sizes=ref.free, most=AGENTS)
 
 
 def prepared(case: Case) -> Reference:
