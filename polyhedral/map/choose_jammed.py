@@ -3,8 +3,8 @@
     LayerNorm of 257 x 100003 in bf16      two rows in each cluster of 8 blocks of 224 threads
 
 Where runs are counted from a line, what all rows read is at no aligned address, and is loaded in two chunks for each
-run: LayerNorm of 257 x 100003 in bf16 runs at .681 of a copy on an H200 with a row in each cluster, at .89 without these
-loads, and at .718 with two rows that share them.
+run: LayerNorm of 257 x 100003 in bf16 runs at .681 of a copy on an H200 with a row in each cluster, at .89 without
+these loads, and at .718 with two rows that share them.
 """
 
 from texpr.grammar.ast import Par

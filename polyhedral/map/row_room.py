@@ -63,8 +63,8 @@ BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of 
 PAIRS = (Long(224, 4, 8, True),)  # two such narrow ones of an array, of three loops
 LONG = (
     Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *FILLED, *HALVES, *PAIRS,
-    ALIGNED[0], *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8), Long(512, 1, 4),
-    Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
+    ALIGNED[0], *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8),
+    Long(512, 1, 4), Long(512, 1, 8), Long(512, 1, 16), Long(512, 2, 16),
 )  # fmt: skip
 """On an H200 rows of 2 MB run at .73 of a copy in 16 blocks, at .50 where they are read again; those of 1 MB in bf16
 at .79 to .84 with two blocks on a multiprocessor, at .56 with one, and at .49 where they are read again. A thread
