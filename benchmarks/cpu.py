@@ -2,9 +2,9 @@
 
 Every kernel runs alternately with its peer on fresh outputs, best of several rounds; results are compared first. The
 ratio is the peer's time over ours: above 1 TExpr is faster. Limits: matmul at least 3, products beside NumPy at least
-.6 (OPENBLAS_NUM_THREADS and NUMBA_NUM_THREADS give both as many threads), all others at least 1 / 1.1.
-`short` is a call of a few microseconds of work, with free sizes, after pauses in which the other threads fall asleep:
-there medians count.
+.6 (OPENBLAS_NUM_THREADS and NUMBA_NUM_THREADS give both as many threads, and each side is timed when the other's are
+asleep), all others at least 1 / 1.1. `short` is a call of a few microseconds of work, with free sizes, after pauses in
+which the other threads fall asleep: there medians count.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from peers import numba_kernels as peers
 
 Call = Callable[[], None]
 ROUNDS = 12
+ASLEEP_S = 0.1  # OpenBLAS's other threads look for work for some 20 ms behind a product, on the cores of what follows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ class Case:
     out: Any
     reset: Call
     least_ratio: float
-    pause_s: float = 0.0
+    pause_s: float = 0.0  # before every call
+    settle_s: float = 0.0  # before the calls of each side
 
 
 def compiled(text: str, types: dict[str, str] | None = None, **sizes: int) -> Any:
@@ -110,6 +112,7 @@ def beside_numpy(m: int, n: int, k: int, *, free: bool = False) -> Case:
         out=out,
         reset=reset,
         least_ratio=0.6,
+        settle_s=ASLEEP_S,
     )
 
 
@@ -213,8 +216,10 @@ def measure(case: Case) -> dict[str, Any]:
     ours = peer = float("inf")
     for _ in range(ROUNDS):
         case.reset()
+        time.sleep(case.settle_s)
         ours = min(ours, usual_us(case.ours, case.pause_s) if case.pause_s else best_us(case.ours, 0.05))
         case.reset()
+        time.sleep(case.settle_s)
         peer = min(peer, usual_us(case.peer, case.pause_s) if case.pause_s else best_us(case.peer, 0.05))
     ratio = peer / ours
     return {
