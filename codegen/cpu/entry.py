@@ -3,7 +3,8 @@
 Checking a call in Python takes microseconds, in which the other cores fall asleep; waking them costs a short kernel a
 tenth of its time, and more where it streams through the caches that Python lies in. The entry looks at its arguments in
 compiled code, makes room for a small workspace and calls `run`, or returns -1 where only `bind_arguments` can tell. It
-exists for kernels whose arguments NumPy and Numba both know: sizes all bound, arrays dense and of native types.
+exists for kernels whose arguments NumPy and Numba both know: arrays dense and of native types, sizes bound or told by
+them (`entry_sizes.py`).
 
     @njit(int64(types.Array(float32, 2, "C", readonly=True), float32[::1], float64))
     def enter(array0, array1, scalar2):
@@ -18,14 +19,15 @@ exists for kernels whose arguments NumPy and Numba both know: sizes all bound, a
         return run(address0, address1, np.float32(scalar2), 0)
 """
 
+from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
 from texpr.codegen.cpu.context import Writer
+from texpr.codegen.cpu.entry_sizes import MOST, EntrySizes, NotAskedError, is_dense
 from texpr.codegen.cpu.launch import ELEMENT
 from texpr.codegen.manifest import ALIGNMENT_BYTES, Manifest, Parameter
 from texpr.grammar.records import dataclass
-from texpr.grammar.strides import dense
 from texpr.grammar.types import ELEMENT_TYPES
 
 CLOSER_LOOK = -1
@@ -46,18 +48,18 @@ class EntryText:
 
 
 def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
-    """The entry of a kernel, whose `run` returns a finding where it is `checked`; None where it has sizes to solve for
-    or a large workspace to allocate, or arguments that Numba does not take as they are (floats of 16 and 8 bits; flat,
-    strided or empty buffers)."""
+    """The entry of a kernel, whose `run` returns a finding where it is `checked`; None where it has sizes that no array
+    tells or a large workspace to allocate, or arguments that Numba does not take as they are (floats of 16 and 8 bits;
+    flat, strided or empty buffers)."""
     parameters, room = manifest.parameters, manifest.workspace_bytes
-    if len(parameters) > MAX_PARAMETERS or None in manifest.sizes.values():
+    if len(parameters) > MAX_PARAMETERS or not isinstance(room, int) or room > MAX_WORKSPACE_BYTES:
         return None
-    if not isinstance(room, int) or room > MAX_WORKSPACE_BYTES:
+    if not all(p.dtype in _NATIVE and (p.scalar or _is_plain(p)) for p in parameters):
         return None
-    if any(p.dtype not in _NATIVE for p in parameters):
-        return None
-    shapes = [() if p.scalar else _dense_shape(p) for p in parameters]
-    if None in shapes:
+    try:
+        sizes = EntrySizes(manifest)
+        asked = list(_questions(parameters, sizes))
+    except NotAskedError:
         return None
 
     names = [f"{'scalar' if p.scalar else 'array'}{k}" for k, p in enumerate(parameters)]
@@ -72,10 +74,13 @@ def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
         for k, parameter in enumerate(parameters):
             if not parameter.scalar:
                 out.line(f"address{k} = array{k}.ctypes.data")
-        for question in _questions(parameters, [shape or () for shape in shapes]):
+        for name, axis in sizes.free.items():
+            out.line(f"{name} = {axis}")
+        for question in asked:
             with out.block(f"if {question}:"):
                 out.line(f"return finding({CLOSER_LOOK}, 0, 0)" if checked else f"return {CLOSER_LOOK}")
         values = [_converted(k, p) if p.scalar else f"address{k}" for k, p in enumerate(parameters)]
+        values += sizes.free
         if room:
             out.line(f"memory = np.empty({room + ALIGNMENT_BYTES}, np.uint8)")
             out.line(f"workspace = (memory.ctypes.data + {ALIGNMENT_BYTES - 1}) & -{ALIGNMENT_BYTES}")
@@ -87,12 +92,11 @@ def emit_entry(manifest: Manifest, *, checked: bool) -> EntryText | None:
     return EntryText(source=out.text(), kinds=tuple(map(_kind, parameters)))
 
 
-def _dense_shape(parameter: Parameter) -> tuple[int, ...] | None:
-    """The shape of an array parameter that must be row-major and has elements; None for any other."""
-    shape = tuple(extent for extent in parameter.shape if isinstance(extent, int))
-    if parameter.flat or not shape or len(shape) < len(parameter.shape) or min(shape) < 1:
-        return None
-    return shape if dense(shape) == parameter.strides else None
+def _is_plain(parameter: Parameter) -> bool:
+    """Whether an array parameter must be row-major, and may have elements."""
+    shape = parameter.shape
+    empty = any(isinstance(extent, int) and extent < 1 for extent in shape)
+    return bool(shape) and not parameter.flat and not empty and is_dense(parameter)
 
 
 def _kind(parameter: Parameter) -> type | None:
@@ -117,20 +121,31 @@ def _converted(k: int, parameter: Parameter) -> str:
     return f"scalar{k}" if narrow.is_bool else f"np.{_NATIVE[parameter.dtype]}(scalar{k})"
 
 
-def _questions(parameters: tuple[Parameter, ...], shapes: list[tuple[int, ...]]) -> list[str]:
-    """What must be false of a call: a wrong shape, a misaligned array or a number out of range; a shared byte of two
-    arrays of which one is written."""
-    found: list[str] = []
-    for k, (parameter, shape) in enumerate(zip(parameters, shapes, strict=True)):
+def _questions(parameters: tuple[Parameter, ...], sizes: EntrySizes) -> Iterator[str]:
+    """What must be false of a call: a size or a shape out of place, a misaligned array or a number out of range; a
+    shared byte of two arrays of which one is written. Raises NotAskedError."""
+    for name in sizes.free:
+        yield f"{name} < 1 or {name} > {MOST}"
+    for fact in sizes.facts:
+        yield f"not {fact}"
+    for k, parameter in enumerate(parameters):
         dtype = ELEMENT_TYPES[parameter.dtype]
         if not parameter.scalar:
-            wrong = [f"array{k}.shape[{axis}] != {extent}" for axis, extent in enumerate(shape)]
-            found.append(" or ".join([*wrong, f"address{k} % {max(parameter.align, 1)} != 0"]))
+            extents = map(sizes.expression, parameter.shape)
+            wrong = [f"array{k}.shape[{axis}] != {extent}" for axis, extent in enumerate(extents)]
+            yield " or ".join([*wrong, f"address{k} % {max(parameter.align, 1)} != 0"])
         elif dtype.is_integer and not dtype.is_bool and dtype.bits < 64:
             low, high = dtype.integer_range
-            found.append(f"scalar{k} < {low} or scalar{k} > {high}")
-    arrays = [(k, p, prod(shapes[k]) * ELEMENT_TYPES[p.dtype].size_bytes) for k, p in enumerate(parameters)]
-    for (i, one, size), (j, other, room) in combinations([a for a in arrays if not a[1].scalar], 2):
+            yield f"scalar{k} < {low} or scalar{k} > {high}"
+    arrays = [(k, p, _bytes(k, p)) for k, p in enumerate(parameters) if not p.scalar]
+    for (i, one, size), (j, other, room) in combinations(arrays, 2):
         if one.writes or other.writes:
-            found.append(f"address{i} < address{j} + {room} and address{j} < address{i} + {size}")
-    return found
+            yield f"address{i} < address{j} + {room} and address{j} < address{i} + {size}"
+
+
+def _bytes(k: int, parameter: Parameter) -> str:
+    """The length of an array, as a number or by what was given."""
+    known = [extent for extent in parameter.shape if isinstance(extent, int)]
+    if len(known) < len(parameter.shape):
+        return f"array{k}.nbytes"
+    return str(prod(known) * ELEMENT_TYPES[parameter.dtype].size_bytes)

@@ -8,6 +8,7 @@ import pytest
 
 import texpr
 from texpr.codegen.cpu.entry import emit_entry
+from texpr.codegen.cpu.entry_sizes import EntrySizes, NotAskedError
 from texpr.grammar.diagnostics import TExprError
 
 SCALE = "kernel scale(a: f32, X: f32[M, N], k: i32, Y: i64[N]) { par N j { Y[j] = k + i64(a * X[0, j]) } }"
@@ -157,14 +158,114 @@ def test_no_entry_where_numba_would_not_take_the_arguments(text: str) -> None:
     assert entry_of(compiled(text)) is None
 
 
-def test_no_entry_for_free_sizes() -> None:
-    kernel = texpr.parse("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }").only
-    dynamic = kernel.compile("cpu", dynamic=("N",))
-    assert entry_of(dynamic) is None
+PRODUCT = """kernel product(A: f32[M * K], B: f32[K, N], C: f32[M, N]) {
+    par M i, N j { C[i, j] = sum K k { A[i * K + k] * B[k, j] } }
+}"""
+
+
+def test_sizes_are_told_by_axes_that_are_one_alone() -> None:
+    entry = entry_of(compiled(PRODUCT))
+    assert entry.source.split("def enter")[1] == (
+        "(array0, array1, array2):\n"
+        "    address0 = array0.ctypes.data\n"
+        "    address1 = array1.ctypes.data\n"
+        "    address2 = array2.ctypes.data\n"
+        "    size0 = array2.shape[0]\n"
+        "    size1 = array1.shape[0]\n"
+        "    size2 = array1.shape[1]\n"
+        "    if size0 < 1 or size0 > 2147483647:\n"
+        "        return -1\n"
+        "    if size1 < 1 or size1 > 2147483647:\n"
+        "        return -1\n"
+        "    if size2 < 1 or size2 > 2147483647:\n"
+        "        return -1\n"
+        "    if array0.shape[0] != (size0 * size1) or address0 % 16 != 0:\n"
+        "        return -1\n"
+        "    if array1.shape[0] != size1 or array1.shape[1] != size2 or address1 % 16 != 0:\n"
+        "        return -1\n"
+        "    if array2.shape[0] != size0 or array2.shape[1] != size2 or address2 % 16 != 0:\n"
+        "        return -1\n"
+        "    if address0 < address2 + array2.nbytes and address2 < address0 + array0.nbytes:\n"
+        "        return -1\n"
+        "    if address1 < address2 + array2.nbytes and address2 < address1 + array1.nbytes:\n"
+        "        return -1\n"
+        "    return run(address0, address1, address2, size0, size1, size2, 0)\n"
+    )
+
+
+@pytest.mark.parametrize("bound", [{}, {"M": 3, "K": 2}, {"N": 5}])
+def test_calls_of_free_sizes_enter_and_are_right(bound: dict[str, int]) -> None:
+    kernel, random = compiled(PRODUCT, **bound), np.random.default_rng(0)
+    for _ in range(8):
+        m, n, k = (bound.get(name) or int(random.integers(1, 9)) for name in "MNK")
+        a, b = random.standard_normal((m, k), np.float32), random.standard_normal((k, n), np.float32)
+        c = np.full((m, n), np.nan, np.float32)
+        assert took_entry(kernel, a.reshape(-1), b, c)
+        np.testing.assert_allclose(c, a @ b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (((7,), (2, 5), (3, 5)), "A has"),
+        (((6,), (2, 5), (3, 4)), "C has shape"),
+        (((6,), (2, 5, 1), (3, 5)), "dimensions"),
+    ],
+)
+def test_shapes_that_contradict_one_another_are_errors_and_write_nothing(shapes: Any, message: str) -> None:
+    kernel = compiled(PRODUCT)
+    a, b, c = (np.ones(shape, np.float32) for shape in shapes)
+    assert not took_entry(kernel, a, b, c)
+    with pytest.raises(TExprError, match=message):
+        kernel(a, b, c)
+    assert (c == 1).all()
+
+
+def test_empty_arrays_and_shared_memory_take_the_long_way() -> None:
+    kernel = compiled("kernel k(A: f32[N], B: f32[N]) { par N i { B[i] = A[i] } }")
     for n in (0, 1, 5):
         b = np.zeros(n, np.float32)
-        dynamic(np.ones(n, np.float32), b)
+        assert took_entry(kernel, np.ones(n, np.float32), b) == (n > 0)
+        kernel(np.ones(n, np.float32), b)
         assert b.tolist() == [1.0] * n
+    a = np.zeros(32, np.float32)
+    assert not took_entry(kernel, a[:16], a[:16])
+    with pytest.raises(TExprError, match="share memory"):
+        kernel(a[:16], a[:16])
+
+
+def test_facts_of_sizes_are_asked() -> None:
+    text = "kernel k(A: f32[M, N], B: f32[N]) where M >= N and N % 4 == 0 { par N i { B[i] = A[i, i] } }"
+    kernel, b = compiled(text), np.zeros(8, np.float32)
+    a = np.arange(80, dtype=np.float32)
+    assert took_entry(kernel, a.reshape(10, 8), b) and b.tolist() == [9.0 * i for i in range(8)]
+    for rows, columns in ((7, 8), (10, 6)):
+        wrong = a[: rows * columns].reshape(rows, columns)
+        assert not took_entry(kernel, wrong, np.zeros(columns, np.float32))
+        with pytest.raises(TExprError, match="E0602"):
+            kernel(wrong, np.zeros(columns, np.float32))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kernel k(A: f32[2 * N], B: f32[2 * N]) { par N i { B[i] = A[i] } }",  # no axis is N
+        "kernel k(A: f32[N], B: f32[ceildiv(N, 2)]) { par N i { if i == 0 { B[i] = A[i] } } }",
+        "kernel k(A: f32[N, M] #strides(1, N), B: f32[N, M]) { par N i, M j { B[i, j] = A[i, j] } }",
+        "kernel k(A: f32[N, M] #strides(lda, 1), B: f32[N, M]) { par N i, M j { B[i, j] = A[i, j] } }",
+    ],
+)
+def test_no_entry_where_compiled_code_cannot_tell_the_sizes(text: str) -> None:
+    assert entry_of(compiled(text)) is None
+
+
+def test_expressions_that_may_leave_64_bits_are_not_asked() -> None:
+    sizes = EntrySizes(compiled(PRODUCT)._launcher.manifest)
+    square = ["*", "M", "N"]
+    assert sizes.expression(["/", ["-", square, 5], 4]) == "(((size0 * size2) - 5) // 4)"
+    for wrong in (["*", square, "K"], ["*", square, 1 << 40], ["/", 4, "N"], ["min", "M", "N"], "P"):
+        with pytest.raises(NotAskedError):
+            sizes.expression(wrong)
 
 
 def test_every_native_type_enters() -> None:
