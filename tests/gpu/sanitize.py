@@ -197,7 +197,8 @@ def ragged() -> Iterator[Case]:
 
 
 def narrow() -> Iterator[Case]:
-    """What columns pick in 16 bits, blocks of seven warps that share a row, and whole rows of stencils in a block."""
+    """What columns pick in 16 bits; blocks of seven warps that share a row; rows in pairs; whole rows of stencils."""
+    import test_rows_jammed as jammed
     from stages import mapped
     from test_narrow_picks import CASES, START, forced, text_of
     from test_patches import JACOBI
@@ -209,6 +210,13 @@ def narrow() -> Iterator[Case]:
     for t, n, cluster in (("bf16", 14344, 8), ("bf16", 14339, 4), ("f32", 7171, 8)):
         text = NORM.format(t=t, n=n)
         yield "seven warps", text, in_slots(text, 224, cluster=cluster).candidate, "sm_90a", {"M": 8}
+    for program, t, m, n in (
+        (jammed.LAYER, "bf16", 72, 515),
+        (jammed.ROOT, "bf16", 200, 259),
+        (jammed.SOFTMAX, "f64", 18, 67),
+    ):
+        choice = jammed.paired(program, t, m, n).candidate
+        yield "pairs", program.format(t=t, m=m, n=n), choice, "sm_90a", {}
     for text, n in ((JACOBI, 1024), (JACOBI, 1030), (JACOBI.replace("f32", "bf16"), 2048)):
         large = mapped(text, **({"M": 131072, "N": 1024} if text is JACOBI else {"M": 65536, "N": 2048}))
         yield "whole rows", text, large.candidate, "sm_90a", {"M": 37, "N": n}
