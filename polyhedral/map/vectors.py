@@ -31,22 +31,22 @@ from texpr.grammar.ast import (
     operands,
 )
 from texpr.grammar.index.expr import ZERO, names, substitute
-from texpr.grammar.index.linear import Linear, difference, linear
+from texpr.grammar.index.linear import Linear, linear
 from texpr.grammar.index.text import in_words
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.place import offset
 from texpr.polyhedral.layout.vector import vector_width
 from texpr.polyhedral.map.conflicts import shared_updates
+from texpr.polyhedral.map.distinct import are_distinct
 from texpr.polyhedral.map.problem import Problem, declared, workspaces
 from texpr.polyhedral.map.quotients import moves_seldom
 from texpr.polyhedral.walk import subscript_names, subscript_reads, value_reads
 
+Element = tuple[str, tuple[Subscript, ...]]
 ACCESS_BYTES = 16  # the widest access of a thread
 MOST = 16  # iterations of an index that a thread takes at once
 RUN_BYTES = 64  # what the elements of one array may take of a thread's registers
-
-Element = tuple[str, tuple[Subscript, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class _Finder:
                 seldom += 1
             elif self._moves(element):
                 alone = element[0] not in written or all(
-                    self._are_apart(element, other, bound=element[0] in bound)
+                    are_distinct(element[1], other[1], self.index, bound=element[0] in bound)
                     for other in found
                     if other[0] == element[0] and other != element
                 )
@@ -264,22 +264,6 @@ class _Finder:
                 wide += [run] if run is not None else []
                 others += run is None
         return Vectors(wide=tuple(wide), others=others, seldom=seldom)
-
-    def _are_apart(self, one: Element, other: Element, *, bound: bool) -> bool:
-        """Whether two elements of an array are never the same in two iterations, and in one only where it binds both,
-        in their order: their rows lie a known number apart, or they are at one place of their rows."""
-        own, others = (
-            tuple((n, s) for n, s in enumerate(subscripts) if self.index in subscript_names((s,)))
-            for subscripts in (one[1], other[1])
-        )
-        if own == others and bound:
-            return True
-        rows = zip(one[1], other[1], strict=True)
-        return any(
-            difference(a, b) not in (None, 0)
-            for a, b in rows
-            if not isinstance(a, Gather) and not isinstance(b, Gather) and self.index not in names(a) | names(b)
-        )
 
     def _moves(self, element: Element) -> bool:
         """Whether another iteration may touch another element."""
