@@ -60,7 +60,7 @@ FILLED = (Long(224, 6, 8, True, idle=16),)  # narrow ones that three loops read,
 ALONE = (Long(256, 4, 4, True),)  # these latter, where there is room for them
 READ_WORDS = (Long(256, 4, 8, beside=BESIDE_READ),)  # whole words that are only read, their runs counted from a line
 BESIDE_HALVES = (Long(640, 2, 1, beside=20),)  # narrow rows beside vectors, of three loops
-PAIRS = (Long(224, 4, 8, True),)  # two such narrow ones of an array, of three loops
+PAIRS = (Long(224, 4, 8, True, idle=16),)  # two such narrow ones of an array, of three loops, that fill it
 LONG = (
     Long(256, 3, 1), READ[0], *BESIDE_HALVES, Long(512, 2, 1), Long(256, 3, 2), *ALONE, *FILLED, *HALVES, *PAIRS,
     ALIGNED[0], *UNPACKED, *READ[1:], Long(256, 3, 4), Long(256, 2, 4), *WORDS, *READ_WORDS, Long(256, 3, 8),

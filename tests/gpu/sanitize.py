@@ -213,7 +213,7 @@ def narrow() -> Iterator[Case]:
     for program, t, m, n in (
         (jammed.LAYER, "bf16", 72, 515),
         (jammed.ROOT, "bf16", 200, 259),
-        (jammed.SOFTMAX, "f64", 18, 67),
+        (jammed.LAYER, "f64", 18, 131),
     ):
         choice = jammed.paired(program, t, m, n).candidate
         yield "pairs", program.format(t=t, m=m, n=n), choice, "sm_90a", {}
