@@ -4,8 +4,8 @@
 
 Where runs are counted from a line, what all rows read is at no aligned address, and is loaded in two chunks for each
 run: LayerNorm of 257 x 100003 in bf16 runs at .681 of a copy on an H200 with a row in each cluster, at .89 without
-these loads, and at .718 with two rows that share them; 2048 x 45001, in pairs in clusters of two blocks of 512 threads, at
-.831 in place of .695; 257 x 90001, whose pairs would leave a tenth of their slots empty, at .675 in place of .704.
+these loads, and at .718 with two rows that share them; 2048 x 45001, in clusters of two blocks of 512 threads, at .831
+in place of .695; 257 x 90001, whose pairs would leave a tenth of their slots empty, at .675 in place of .704.
 """
 
 from texpr.grammar.ast import Par
