@@ -9,8 +9,8 @@
     }
 
 Rows that lie as many apart as a line of memory has elements begin alike in one, whatever their length. The last rows
-may have no second one: k is i then, and the row is made twice, with the same values. Loops of both are one, as
-iterations of a band are independent; those of each row stay in their order.
+may have no second one: k is i then, and the row is made twice, with the same values, as nothing is read that is
+written. Loops of both are one, as iterations of a band are independent; those of each row stay in their order.
 
 Input: a kept program, and indices of bands. Output: the program with their rows in pairs. It is proved too: the rows
 that are written are those of the program.
@@ -30,7 +30,7 @@ from texpr.polyhedral.map.part_lines import first_of_group, row_groups
 from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.names import Names, names_taken
 from texpr.polyhedral.prove.additions import long_updates
-from texpr.polyhedral.walk import subscript_names, touched, written
+from texpr.polyhedral.walk import read_accesses, subscript_names, touched, written
 
 ROWS = 2
 
@@ -116,17 +116,21 @@ class _Pair:
 
 
 def _is_able(kept: Kept, par: Par) -> bool:
-    """Whether a band has one index, of which no extent inside tells anything, and nothing inside asks for a place."""
+    """Whether a band has one index, of which no extent inside tells anything, nothing inside asks for a place, and an
+    iteration may run twice: it reads no array that it writes."""
     inside = tuple(statements(par.body))
     plain = all(isinstance(s, New | Bind | Accumulate | Seq | Par) and not s.attrs for s in (par, *inside))
     alone = not (len(par.body) == 1 and isinstance(par.body[0], Par) and par.body[0].band == par.band)
     box = not any(isinstance(s, Seq | Par) and index_names(s.extent) for s in (par, *inside))
     own = {s.buffer for s in inside if isinstance(s, New)}
-    targets = (target for s in inside if isinstance(s, Leaf) and (target := written(s)) is not None)
+    leaves = [s for s in inside if isinstance(s, Leaf)]
+    targets = [target for leaf in leaves if (target := written(leaf)) is not None and target[0] not in own]
+    read = {access.buffer for leaf in leaves for access in read_accesses(leaf)}
+    read |= {leaf.buffer for leaf in leaves if isinstance(leaf, Accumulate)}
     return (
         plain
         and alone
         and box
         and not par.fully
-        and all(name in own or par.index in subscript_names(subscripts) for name, subscripts in targets)
+        and all(name not in read and par.index in subscript_names(subscripts) for name, subscripts in targets)
     )

@@ -343,7 +343,9 @@ def _rewritten(as_it_is: Kept, candidate: Candidate) -> Kept:
     able = to_jam(found) if candidate.jammed else frozenset()
     if not candidate.jammed <= able:
         wrong = ", ".join(sorted(candidate.jammed - able))
-        why = f"the candidate takes the rows {wrong} in pairs: they are no iterations of a band of their own"
+        why = (
+            f"the candidate takes the rows {wrong} in pairs: they are no band of its own whose iterations may run twice"
+        )
         raise fail("E0401", why, as_it_is.proved.program.kernel.span)
     return jam(found, candidate.jammed)
 

@@ -7,6 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from spoil import spoiled
 from stages import mapped, only_launch, proved
 
@@ -81,7 +83,7 @@ def paired(text: str, dtype: str, rows: int, n: int, ranks: int = 2, threads: in
     return mapped(written, choices=replace(usual.candidate, jammed=frozenset({"i"}), launches={name: forced}))
 
 
-def given(dtype: str, rows: int, n: int) -> dict[str, Any]:
+def arguments(dtype: str, rows: int, n: int) -> dict[str, Any]:
     rng, own = np.random.default_rng(rows + n), np.float64 if dtype == "f64" else ml_dtypes.bfloat16
     found = {name: rng.standard_normal(shape).astype(own) for name, shape in {"X": (rows, n), "G": n, "B": n}.items()}
     return found | {"Y": np.full((rows, n), np.nan).astype(own)}
@@ -126,14 +128,14 @@ CASES = [(LAYER, "f64", 17, 131), (ROOT, "f64", 19, 67), (SOFTMAX, "f64", 17, 67
 
 @pytest.mark.parametrize(("text", "dtype", "rows", "n"), CASES)
 def test_pairs_are_right_where_the_last_rows_are_alone(text: str, dtype: str, rows: int, n: int) -> None:
-    program, arrays = paired(text, dtype, rows, n), given(dtype, rows, n)
+    program, arrays = paired(text, dtype, rows, n), arguments(dtype, rows, n)
     check_orders(program)
     expected = interpret(proved(text.format(t=dtype, m=rows, n=n)).program.kernel, arrays).outputs
     same(simulate(program, arrays, seed=n), expected)
 
 
 def test_pairs_are_right_as_cuda() -> None:
-    program, arrays = paired(LAYER, "bf16", 67, 515), given("bf16", 67, 515)
+    program, arrays = paired(LAYER, "bf16", 67, 515), arguments("bf16", 67, 515)
     text = LAYER.format(t="bf16", m=67, n=515)
     expected = interpret(proved(text).program.kernel, arrays).outputs
     texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=program.candidate)(**arrays)
@@ -142,7 +144,7 @@ def test_pairs_are_right_as_cuda() -> None:
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 129, 200])
 def test_a_program_with_rows_in_pairs_is_the_same_program(rows: int) -> None:
-    text, arrays = LAYER.format(t="bf16", m="M", n=9), given("bf16", rows, 9)
+    text, arrays = LAYER.format(t="bf16", m="M", n=9), arguments("bf16", rows, 9)
     found = keep_nothing(proved(text))
     jammed = jam(found, to_jam(found))
     assert jammed.jammed == {"i"}
@@ -164,14 +166,52 @@ def test_every_sync_of_pairs_that_goes_is_missed() -> None:
             raise AssertionError(text)
 
 
+PIECES = (
+    "new s: f32 ; s = 0.5 ; seq {n} k {{ s += X[i, k] }} ; par {n} p {{ Y[i, p] = X[i, p] * s * G[p] }}",
+    "let m = maximum {n} k {{ X[i, k] }} ; S[i] = m",
+    "let q = sum {n} k {{ Y[i, k] }} ; S[i] = q",  # what another piece may write
+    "par {n} p {{ Y[i, p] += X[i, p] }}",
+    "par {n} p {{ X[i, p] = X[i, p] * G[p] }}",
+    "S[i] = S[i] + X[i, 0]",
+    "par {n} p {{ Y[i, p] = G[p] }} ; par {n} p {{ Y[i, {n} - 1 - p] = X[i, p] }}",
+    "S[i] += 1.0",
+)
+UPDATED = "kernel k(inout X: f32[{m}, {n}], G: f32[{n}], inout Y: f32[{m}, {n}], inout S: f32[{m}]) {{ par {m} i {{ "
+
+
+@given(
+    pieces=st.lists(st.integers(0, len(PIECES) - 1), min_size=1, max_size=3, unique=True),
+    rows=st.sampled_from([1, 31, 32, 33, 64, 65, 100]),
+)
+def test_rows_in_pairs_change_nothing_wherever_they_may_be_taken(pieces: list[int], rows: int) -> None:
+    """Of f32 rows 32 lie apart: with 33 of them one is alone, and is made twice."""
+    text = UPDATED.format(m=rows, n=3) + " ; ".join(PIECES[piece].format(m=rows, n=3) for piece in pieces) + " } }"
+    found, rng = keep_nothing(proved(text)), np.random.default_rng(rows)
+    able = to_jam(found)
+    alone, drawn = {0, 1, 2, 6}, set(pieces)  # the others read what they write; the third what two of these do
+    assert bool(able) == (drawn <= alone and not (2 in drawn and drawn & {0, 6}))
+    if able:
+        shapes = {"X": (rows, 3), "G": (3,), "Y": (rows, 3), "S": (rows,)}
+        arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+        one, other = (interpret(p.proved.program.kernel, arrays).outputs for p in (found, jam(found, able)))
+        assert all(np.array_equal(one[name], other[name]) for name in one)
+
+
 @pytest.mark.parametrize(
     "body",
-    ["par {m} i, {n} j {{ Y[i, j] = X[i, j] }}", "par {m} i {{ if i > 3 {{ Y[i, 0] = X[i, 0] }} }}"],
-    ids=["two indices", "a condition"],
+    [
+        "par {m} i, {n} j {{ Y[i, j] = X[i, j] }}",
+        "par {m} i {{ if i > 3 {{ Y[i, 0] = X[i, 0] }} }}",
+        "par {m} i {{ par {n} j {{ Y[i, j] = Y[i, j] * X[i, j] }} }}",
+        "par {m} i {{ par {n} j {{ Y[i, j] += X[i, j] }} }}",
+    ],
+    ids=["two indices", "a condition", "in place", "an update"],
 )
 def test_rows_that_cannot_be_in_pairs_are_refused(body: str) -> None:
     text = ("kernel k(X: f32[{m}, {n}], inout Y: f32[{m}, {n}]) {{ " + body + " }}").format(m=128, n=64)
     candidate = mapped(text).candidate
     assert isinstance(candidate, Candidate)
-    with pytest.raises(TExprError, match="takes the rows i in pairs: they are no iterations of a band of their own"):
+    with pytest.raises(
+        TExprError, match="takes the rows i in pairs: they are no band of its own whose iterations may run twice"
+    ):
         mapped(text, choices=replace(candidate, jammed=frozenset({"i"})))
