@@ -231,6 +231,11 @@ def _reads(value: Expr, stmt: Stmt, *, surely: bool) -> Iterator[Event]:
     yield from reversed(found)
 
 
+def _is_bound_once(touches: Sequence[Event]) -> bool:
+    """Whether an iteration binds an element, surely, and touches it nowhere else."""
+    return len(touches) == 1 and touches[0].writes and touches[0].binds and touches[0].surely
+
+
 @dataclass(slots=True)
 class _Finder:
     problem: Problem
@@ -248,8 +253,8 @@ class _Finder:
         found: dict[Element, list[Event]] = {}
         for event in events:
             found.setdefault(event.element, []).append(event)
-        touched_else = {event.element[0] for event in events if not (event.writes and event.binds and event.surely)}
-        bound, wide = written - touched_else, list[Wide]()
+        again = {touches[0].element[0] for touches in found.values() if not _is_bound_once(touches)}
+        bound, wide = written - again, list[Wide]()
         others = seldom = 0
         for element, touches in found.items():
             if element[0] not in written and moves_seldom(element[1], self.index):

@@ -3,11 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
+from emitted import Emitted
 from stages import mapped, program, proved
 
+from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.index.linear import linear
+from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.facts import size_divisors
 from texpr.polyhedral.map import vectors
 from texpr.polyhedral.map.build import build
@@ -22,6 +26,7 @@ from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import launches, of_kind
+from texpr.polyhedral.simulate.stage import simulate
 from texpr.polyhedral.target import parse_target
 
 ROWS = "kernel k(A: f32[M, N], B: f32[M, N]) {} {{ par M i, N j {{ B[i, j] = A[M - 1 - i, j] }} }}"
@@ -167,3 +172,31 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
     build(problem, candidate)
     assert len(asked) == len(set(asked)) <= 2  # a row that registers hold is read from elsewhere
     assert len({index for _, _, index, *_ in asked}) == 1
+
+
+MAYBE_ONE = "kernel k(A: f32[64], B: f32[64], Y: f32[5, 64]) {{ seq 5 r {{ par 64 j #vector(4) {{ {} }} }} }}"
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(
+    ("body", "together"),
+    [
+        ("Y[r, j] = A[j] ; Y[4 - r, j] = B[j]", True),  # one row where r is 2: the later store stays
+        ("Y[4 - r, j] = A[j] ; Y[r, j] = B[j]", True),
+        ("Y[r, j] = A[j] ; Y[4 - r, j] = B[j] ; Y[r, j] = A[j] + 1.0", False),
+        ("Y[r, j] = A[j] ; if j > 5 { Y[4 - r, j] = B[j] }", False),
+        ("Y[r, j] = A[j] ; Y[4 - r, j] = Y[r, j] + B[j]", False),
+    ],
+)
+def test_rows_of_which_an_iteration_binds_several_are_wide_where_their_order_is_kept(body: str, together: bool) -> None:
+    program = mapped(MAYBE_ONE.format(body))
+    assert ("Y" in wide(program)) == together
+    random = np.random.default_rng(0)
+    arrays = {name: random.standard_normal(64).astype(np.float32) for name in "AB"} | {
+        "Y": np.zeros((5, 64), np.float32)
+    }
+    expected = interpret(program.kernel, arrays).outputs["Y"]
+    assert np.array_equal(simulate(program, arrays)["Y"], expected)
+    emitted = Emitted(program)
+    assert emitted.run(HostModule(emitted.source), arrays) is None
+    assert np.array_equal(arrays["Y"], expected)
