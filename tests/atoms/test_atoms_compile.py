@@ -19,6 +19,7 @@ def texts(arch):
 
 @pytest.mark.nvcc
 @pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.sampled(2)
 def test_the_atoms_compile_without_a_warning(arch):
     assert compile_cubin(texts(arch), arch, werror=True).startswith(b"\x7fELF")
 

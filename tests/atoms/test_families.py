@@ -18,7 +18,7 @@ def module(family):
     return HostModule("".join(FAMILIES[family].texts.values()), werror=True)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.gxx
 @pytest.mark.parametrize(
     ("family", "number"), CASES, ids=[f"{f}-{FAMILIES[f].cases[n].name.replace(' ', '-')}" for f, n in CASES]

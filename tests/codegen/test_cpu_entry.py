@@ -1,6 +1,7 @@
 """The direct entry of target cpu: taken where it may be, and then the call means what it means without it."""
 
 import pickle
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from texpr.grammar.diagnostics import TExprError
 SCALE = "kernel scale(a: f32, X: f32[M, N], k: i32, Y: i64[N]) { par N j { Y[j] = k + i64(a * X[0, j]) } }"
 
 
+@cache
 def compiled(text: str, **sizes: int) -> Any:
     return texpr.parse(text).only.compile("cpu", **sizes)
 
@@ -138,11 +140,11 @@ def test_gathers_are_checked_behind_the_entry() -> None:
 def test_the_entry_makes_room_for_a_small_workspace_alone() -> None:
     text = "kernel k(X: f32[N], S: f64[1]) { new T: f32[N] ; par N i { T[i] = X[N - 1 - i] } "
     text += "S[0] = sum N i { f64(T[i] * X[i]) } }"
-    kernel, s = compiled(text, sizes={"N": 1000}), np.zeros(1)
+    kernel, s = compiled(text, N=1000), np.zeros(1)
     assert "workspace = (memory.ctypes.data + 255) & -256" in entry_of(kernel).source
     assert took_entry(kernel, np.arange(1000, dtype=np.float32), s)
     assert s[0] == sum(i * (999 - i) for i in range(1000))
-    assert entry_of(compiled(text, sizes={"N": 1 << 20})) is None
+    assert entry_of(compiled(text, N=1 << 20)) is None
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def shape_of(buffer):
     return tuple(int(index_value(n, {})) for n in buffer.shape)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "sizes", "types"), list(cases()))
 def test_a_conformance_kernel_is_interpreted_the_same_in_every_mode(name, sizes, types):
     text = (KERNELS / f"{name}.tex").read_text(encoding="utf-8")

@@ -42,7 +42,7 @@ def test_the_order_checker_misses_every_barrier(name: str) -> None:
         assert unenforced(without_barrier(launch, k)), (launch.name, k)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.gxx
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_host_finds_the_race_without_the_barrier(name: str, need_gxx: None) -> None:

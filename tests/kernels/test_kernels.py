@@ -104,6 +104,7 @@ def run(name: str, index: int, free: tuple[str, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "index", "free"), halved(on_cpu(), 0))
+@pytest.mark.sampled(2)
 def test_cpu_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
@@ -115,6 +116,7 @@ def test_cpu_computes_what_the_interpreter_says(
 
 @pytest.mark.gxx
 @pytest.mark.parametrize(("name", "index", "free"), halved(in_turn(1), 1))
+@pytest.mark.sampled(2)
 def test_cuda_host_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
@@ -133,7 +135,7 @@ def test_the_mapping_computes_what_the_interpreter_says(name: str, index: int, f
     right(ref, simulate(made.mapping.program, copied(ref.values), seed=index, sizes=sizes))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_exact_mode_finds_nothing_wrong(name: str) -> None:
     ref = reference_of(name, len(CASES[name]["sizes"]) - 1)
@@ -152,6 +154,7 @@ def test_exact_mode_finds_nothing_wrong(name: str) -> None:
         pytest.param("sm_90a", 0, 1, marks=pytest.mark.long),
     ],
 )
+@pytest.mark.sampled(2)
 def test_emitted_cuda_compiles_without_warnings(
     arch: str, first: int, step: int, need_nvcc: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

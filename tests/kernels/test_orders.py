@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "polyhedral"))
 from order_oracle import missing
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "index", "free"), VARIANTS, ids=IDS)
 def test_enumeration_of_threads_and_accesses_finds_no_order_that_is_missing(
     name: str, index: int, free: tuple[str, ...]

@@ -117,7 +117,7 @@ def test_results_are_the_programs(name: str, sizes: dict[str, int]) -> None:
     np.testing.assert_allclose(found["Y"], wanted["Y"], rtol=1e-6)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["across", "channels", "abreast", "counts"])
 def test_compiled_text_is_right_at_every_size(name: str) -> None:
     text = TEXTS[name]

@@ -131,7 +131,7 @@ def same(got: Any, expected: Any) -> None:
         np.testing.assert_array_equal(got[name].astype(np.float64), values.astype(np.float64), err_msg=name)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_what_is_around_a_product_is_done_with_its_sums(name: str) -> None:
     (own,) = chosen(FORMS[name]).launches.values()

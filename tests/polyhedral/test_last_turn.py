@@ -71,7 +71,7 @@ def test_several_blocks_have_equal_shares_of_what_is_left(rows: int, apart: bool
     assert loaded(in_turns(PROGRAMS["sum"], ahead=4, blocks=3, M=rows, N=131)) == 1 + apart
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CHUNKS)
 @pytest.mark.parametrize(
     ("m", "n", "ahead", "blocks"),

@@ -28,7 +28,7 @@ CHAINED = [name for name in PROGRAMS if name not in ("two scans", "element", "el
 BY_BLOCKS = ("inclusive", "stream", "two folds", "previous of columns", "left", "batches")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CHAINED)
 @pytest.mark.parametrize("n", [1001, 130, 1, 0])
 def test_blocks_that_look_back_hand_on_what_the_loop_does(name: str, n: int) -> None:

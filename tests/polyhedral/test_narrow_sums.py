@@ -88,7 +88,7 @@ def check(text: str, dtype: str, found: Any, values: dict[str, Any], **sizes: in
     assert np.all(np.abs(found.astype(np.float64) - value) <= bound)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 @given(
     dtype=st.sampled_from(["bf16", "f16"]),

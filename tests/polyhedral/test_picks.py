@@ -124,6 +124,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", PICKED)
+@pytest.mark.sampled(2)
 def test_a_pick_is_known_by_what_it_does(name: str) -> None:
     body, monoid = PICKED[name]
     text = ROWS.format(body=body).replace(") {", ") where N >= 4 {", 1)
@@ -340,7 +341,7 @@ NARROW = """kernel k(X: {t}[3, {n}], I: i64[3], V: f32[3]) {{
 }}"""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize(
     ("t", "n", "op"), [("bf16", 1027, ">"), ("f16", 2048, ">"), ("bf16", 2052, "<"), ("f16", 777, "<")]

@@ -189,7 +189,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "form"),
     [
@@ -219,7 +219,7 @@ def test_sums_that_are_not_rounded_go_back_in_pairs() -> None:
     assert got.dtype == np.float32 and np.linalg.norm(got - want) < 1e-6 * np.linalg.norm(want)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.gxx
 @pytest.mark.parametrize(
     ("case", "form", "result"),

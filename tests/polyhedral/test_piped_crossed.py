@@ -37,7 +37,7 @@ FORMS = {
 AROUND = "C[i, j] = bf16(max(f32(bias[%s]) + f32(R[i, j]) + sum K k { A[%%s] * B[%%s] }, 0.0))"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "form"),
     [*(("nn", form) for form in FORMS), ("nt", "odd rows"), ("tn", "two slots"), ("tt", "alone")],
@@ -62,7 +62,7 @@ def test_products_of_a_batch() -> None:
     check(mapped(program, FORMS["alone"], P=3, M=72, N=136, K=40), "pik,pkj->ipj")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("side", "form"), [("i", "one slot"), ("j", "two slots")])
 def test_what_is_around_sums_is_done_in_each_block_of_rows(side: str, form: str) -> None:
     given = f"bias: bf16[{'M' if side == 'i' else 'N'}], R: bf16[M, N], C: bf16"
@@ -85,7 +85,7 @@ def test_what_the_result_was_is_read_before_its_boxes_are_written() -> None:
     assert np.linalg.norm(got - want) < 4e-3 * np.linalg.norm(want) and faults(program, {}) == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.gxx
 @pytest.mark.parametrize(("case", "form"), [("nn", "odd rows"), ("nn", "two slots"), ("tn", "alone")])
 def test_the_text_is_right_on_the_cpu(case: str, form: str) -> None:

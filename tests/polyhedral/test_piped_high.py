@@ -38,7 +38,7 @@ FORMS = {
 AROUND = "C[i, j] = bf16(max(f32(bias[j]) + sum K k { A[%s] * B[%s] }, 0.0))"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "form"),
     [
@@ -71,7 +71,7 @@ def test_the_second_block_of_a_pair_may_have_no_tile() -> None:
     check(mapped(text("nt"), FORMS["odd rows"], M=256, N=112, K=64), LETTERS["nt"])
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", ["two groups", "odd rows"])
 def test_what_is_around_sums_is_done_in_each_block_of_rows(form: str) -> None:
     body = text("nt", body=AROUND).replace("C: bf16", "bias: bf16[N], C: bf16")
@@ -83,7 +83,7 @@ def test_what_is_around_sums_is_done_in_each_block_of_rows(form: str) -> None:
     assert np.linalg.norm(got - want) < 4e-3 * np.linalg.norm(want) and faults(program, {}) == ()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.gxx
 @pytest.mark.parametrize(
     ("case", "form"), [("nt", "odd rows"), ("tn", "two groups"), ("nn", "abreast"), ("nt", "by turns and odd")]

@@ -98,7 +98,7 @@ def right(program: str, candidate: Candidate, sizes: dict[str, int], target: str
             assert (got[name] == wanted[name]).all(), name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "dtype", "sizes"),
     [
@@ -125,7 +125,7 @@ AROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", AROUND)
 def test_what_is_around_sums_of_integers_is_done_with_them(what: str) -> None:
     program = around(*AROUND[what])

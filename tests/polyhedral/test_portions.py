@@ -91,7 +91,7 @@ def test_both_kinds_of_f8_go_to_tensor_cores_with_one_another(a: str, b: str) ->
         right(program, small(chosen(program)), {"M": 50, "N": 40, "K": 176})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("rows", "columns", "depth"),
     [(64, 64, 16), (64, 32, 256), (64, 128, 272), (128, 32, 528), (64, 160, 144), (64, 256, 272)],
@@ -124,7 +124,7 @@ AROUND = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", AROUND)
 def test_what_is_around_such_sums_is_done_with_them(what: str) -> None:
     program = text("f8e4m3", "f8e4m3", *AROUND[what])

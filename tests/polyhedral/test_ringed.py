@@ -80,7 +80,7 @@ def product(case: str) -> tuple[str, Ringed, dict[str, int]]:
     return text(case, dtype, result=result), how, dict(zip("MNK", sizes, strict=True))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", HEADS)
 def test_a_ragged_product_is_right_in_the_simulator(case: str) -> None:
     program, how, sizes = product(case)
@@ -135,7 +135,7 @@ AROUND = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_around_a_product_is_done_with_its_sums(name: str) -> None:
     wanted = form(FORMS[name], M=512, N=512, K=512)

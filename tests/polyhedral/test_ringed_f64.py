@@ -55,7 +55,7 @@ def near(values: dict[str, Any], got: Any, case: str) -> None:
     np.testing.assert_allclose(got, a @ b, rtol=0, atol=1e-13)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("case", "sizes", "depth"),
     [("nn", (40, 67, 37), 16), ("nt", (66, 36, 20), 8), ("tn", (33, 68, 16), 16), ("tt", (7, 70, 9), 8)],

@@ -65,14 +65,14 @@ def test_factors_that_lie_along_their_side_are_turned() -> None:
     assert chosen(program, ADA).laid == {"B"}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("a", "b"), KINDS)
 def test_ragged_products_of_both_kinds_are_right_in_the_simulator(a: str, b: str) -> None:
     program = text(a, b)
     right(program, small(chosen(program, ADA), depth=64 if a == b else 128), {"M": 18, "N": 36, "K": 208})
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("what", ["added", "held in f8", "scaled to f8", "two"])
 def test_what_is_around_such_sums_is_done_with_them(what: str) -> None:
     program = text("f8e4m3", "f8e4m3", *AROUND[what])

@@ -33,7 +33,7 @@ def test_warps_take_factors_along_what_is_summed(target: str) -> None:
             assert [isinstance(choice, Ringed) for choice in found.launches.values()] == [False] * len(laid) + [True]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("program", "depth", "sizes"),
     [

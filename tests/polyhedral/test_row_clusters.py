@@ -201,7 +201,7 @@ CASES_OF_WARPS = [(SOFTMAX, 4, 515, 2, 96), (NORM, 2, 515, 4, 224), (PICK, 3, 10
 CASES += [(PICK, 5, 515, 4), (PICK, 2, 1, 2), (PICK, 3, 1024, 8)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("text", "rows", "n", "ranks", "threads"), [*((*c, 64) for c in CASES), *CASES_OF_WARPS])
 def test_the_blocks_of_a_cluster_share_a_row(text: str, rows: int, n: int, ranks: int, threads: int) -> None:
     program = clustered(text, rows, n, ranks, threads)

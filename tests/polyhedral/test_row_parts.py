@@ -85,7 +85,7 @@ def check(got: dict[str, Any], expected: dict[str, Any]) -> None:
         assert np.array_equal(got[name].astype(float), value.astype(float)), name
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_rows_of_tiles_are_reduced_as_the_program_says(name: str) -> None:
     """In one way and by turns in one of the two others; their texts run in all three."""

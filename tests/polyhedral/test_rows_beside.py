@@ -80,7 +80,7 @@ LINES = {"lines": {"k": "A[i, k]"}}
 ALIKE = [(9, 2, 301), (20, 2, 301), (23, 3, 67), (1, 2, 512), (33, 2, 1), (5, 4, 0), (16, 2, 64), (17, 4, 130)]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "greatest and sum"])
 @pytest.mark.parametrize(("m", "rows", "n"), ALIKE)
 def test_rows_that_are_aligned_alike_are_read_in_chunks(name: str, m: int, rows: int, n: int) -> None:
@@ -131,7 +131,7 @@ def test_chunks_of_rows_ask_for_no_line_of_the_l1() -> None:
     assert asked == {("A", Access.ALIGNED, Cache.NO_ALLOCATE), ("x", Access.FUNNEL, Cache.PLAIN)}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["times", "narrow", "picked", "shifted"])
 @pytest.mark.parametrize(("m", "n"), [(19, 1003), (16, 61)])
 def test_the_text_of_rows_that_are_aligned_alike_computes_the_same(name: str, m: int, n: int) -> None:

@@ -71,7 +71,7 @@ def meets_once(program: MappedProgram) -> bool:
     return "ScaledSum" in {node.monoid for node in found}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("start", ["-inf", "4.0", "S[i]"])
 @pytest.mark.parametrize(
     ("t", "n", "slots", "ranks"),

@@ -93,7 +93,7 @@ def right(program: MappedProgram, columns: int, rows: Sequence[int], seeds: Sequ
             np.testing.assert_array_equal(got["Y"], expected["Y"], err_msg=f"{count} rows of {columns}")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", RINGED)
 @pytest.mark.parametrize("columns", [131, 61])
 def test_what_goes_through_a_ring_is_what_the_loop_computes(name: str, columns: int) -> None:
@@ -102,7 +102,7 @@ def test_what_goes_through_a_ring_is_what_the_loop_computes(name: str, columns: 
     right(program, columns, (50, 16, 3, 1, 0) if columns == 61 else (50, 3))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("threads", "ring", "ahead"), [(64, 2, 16), (64, 5, 16), (128, 3, 16), (128, 2, 32)])
 def test_threads_share_a_column_and_rings_have_any_number_of_stages(threads: int, ring: int, ahead: int) -> None:
     program = of("halves", 103, threads=threads, ring=ring, ahead=ahead)

@@ -25,7 +25,7 @@ LATE = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("n", [1300, 1301, 1536])
 @pytest.mark.parametrize("name", [*EARLY, *LATE])
 def test_a_scan_in_several_tiles_is_what_its_loop_computes(name: str, n: int) -> None:

@@ -60,7 +60,7 @@ def shifted(program: MappedProgram) -> list[Copy]:
     return [copy for copy in of_kind(only_launch(program).body, Copy) if copy.access is Access.SHIFTED]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize(
     ("columns", "changes"),
@@ -88,7 +88,7 @@ def stores(program: MappedProgram) -> list[Copy]:
     return [copy for copy in shifted(program) if copy.target.buffer == "Y"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("columns", [523, 261, 257, 131, 9])
 def test_blocks_store_strips_from_one_sector_to_another(name: str, columns: int) -> None:

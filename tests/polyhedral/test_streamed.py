@@ -59,7 +59,7 @@ def product(case: str) -> tuple[MappedProgram, str, Piped, dict[str, int]]:
     return mapped(program, how, **sizes), program, how, sizes
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", PRODUCTS)
 def test_a_ragged_product_is_right_in_the_simulator(case: str) -> None:
     own = product(case)[0]
@@ -107,7 +107,7 @@ AROUND: dict[str, Any] = {
 } | {"greatest of rows": ROWS.replace("} }", "; S[i] max= C[i, j] } }").replace("})}", "}) }")}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", AROUND)
 def test_what_is_around_a_product_is_done_with_whole_sums(name: str) -> None:
     how = small(AROUND[name], 64, 32, persistent=3, streamed=True)

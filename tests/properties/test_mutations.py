@@ -12,7 +12,7 @@ def test_mutated_programs_are_accepted_or_refused(batch: int) -> None:
     assert any(found.startswith("E01") for found in outcomes)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("batch", range(4))
 def test_random_programs_are_right_or_refused_with_a_witness(batch: int) -> None:
     tally = Tally()

@@ -6,7 +6,7 @@ import pytest
 from python_functions import PythonFunctions, read_all
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_random_function_is_a_module_or_a_diagnostic(seed: int, tmp_path: Path) -> None:
     found = read_all(list(PythonFunctions(seed).texts(100)), tmp_path)

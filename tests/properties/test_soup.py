@@ -12,7 +12,7 @@ from soup import brew
 from soup_run import taste
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("first", [0, 40])
 def test_soup_is_right_or_refused_by_a_diagnostic_at_every_stage(first: int) -> None:
     tally = Tally()

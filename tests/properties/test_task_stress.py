@@ -21,7 +21,7 @@ def test_random_programs_of_tasks_are_what_a_sequential_run_gives(seed: int) -> 
     try_seed(seed, 60)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(2 * len(ENGINES), 3 * len(ENGINES)))
 def test_many_tasks_in_memories_for_a_tenth_of_the_blocks_are_what_a_sequential_run_gives(seed: int) -> None:
     """On every engine; the script has 1000000 tasks on 10000 blocks for a change of these."""

@@ -154,7 +154,7 @@ CASES: dict[str, tuple[str, Values, str, str, Callable[[Values], Iterations]]] =
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("target", ["cuda:sm_90a", "cpu"])
 @pytest.mark.parametrize("bound", [True, False], ids=["bound", "dynamic"])
 @pytest.mark.parametrize("case", CASES)

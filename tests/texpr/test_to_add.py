@@ -92,6 +92,7 @@ ADDED = [
 
 
 @pytest.mark.parametrize(("what", "most", "edits", "program"), ADDED, ids=[added[0].split(",")[0] for added in ADDED])
+@pytest.mark.sampled(2)
 def test_what_the_table_names_is_enough(
     what: str, most: int, edits: Edits, program: str, original: Path, tmp_path: Path
 ) -> None:
