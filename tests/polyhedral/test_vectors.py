@@ -174,7 +174,7 @@ def test_what_is_wide_along_an_index_is_looked_for_once(text: str, monkeypatch: 
     assert len({index for _, _, index, *_ in asked}) == 1
 
 
-MAYBE_ONE = "kernel k(A: f32[64], B: f32[64], Y: f32[5, 64]) {{ seq 5 r {{ par 64 j #vector(4) {{ {} }} }} }}"
+SEVERAL = "kernel k(A: f32[64], B: f32[64], inout Y: f32[10, 64]) {{ seq 5 r {{ par 64 j #vector(4) {{ {} }} }} }}"
 
 
 @pytest.mark.gxx
@@ -186,14 +186,17 @@ MAYBE_ONE = "kernel k(A: f32[64], B: f32[64], Y: f32[5, 64]) {{ seq 5 r {{ par 6
         ("Y[r, j] = A[j] ; Y[4 - r, j] = B[j] ; Y[r, j] = A[j] + 1.0", False),
         ("Y[r, j] = A[j] ; if j > 5 { Y[4 - r, j] = B[j] }", False),
         ("Y[r, j] = A[j] ; Y[4 - r, j] = Y[r, j] + B[j]", False),
+        ("Y[2 * r, j] = A[j] ; Y[2 * r + 1, j] = B[j] ; Y[2 * r, j] = B[j] - 1.0", True),  # never one row
+        ("Y[2 * r, j] += A[j] ; Y[2 * r + 1, j] = Y[2 * r, j] * B[j]", True),
+        ("Y[2 * r, j] = Y[2 * r + 1, j] * B[j] ; Y[2 * r + 1, j] -= Y[2 * r, j]", True),
     ],
 )
 def test_rows_of_which_an_iteration_binds_several_are_wide_where_their_order_is_kept(body: str, together: bool) -> None:
-    program = mapped(MAYBE_ONE.format(body))
+    program = mapped(SEVERAL.format(body))
     assert ("Y" in wide(program)) == together
     random = np.random.default_rng(0)
     arrays = {name: random.standard_normal(64).astype(np.float32) for name in "AB"} | {
-        "Y": np.zeros((5, 64), np.float32)
+        "Y": random.standard_normal((10, 64)).astype(np.float32)
     }
     expected = interpret(program.kernel, arrays).outputs["Y"]
     assert np.array_equal(simulate(program, arrays)["Y"], expected)
