@@ -1,12 +1,14 @@
 """Sizes that the arrays of a call tell, and what depends on them, as compiled code asks for it.
 
-A: f32[M * K], B: f32[K, N], C: f32[M, N]        a free size is an axis that is it alone; in ABI order
+    A: f32[M * K], B: f32[K, N], C: f32[M, N]        a free size is an axis that is it alone; in ABI order
 
-size0 = array2.shape[0]                          M
-size1 = array1.shape[0]                          K
-size2 = array1.shape[1]                          N
-if size0 < 1 or size0 > 2147483647: return -1    of each
-if array0.shape[0] != (size0 * size1): return -1
+    size0 = array2.shape[0]                          M
+    size1 = array1.shape[0]                          K
+    size2 = array1.shape[1]                          N
+    if size0 < 1 or size0 > 2147483647: return -1    of each
+    if array0.shape[0] != (size0 * size1): return -1
+
+Where one cannot be asked so, `bind_arguments` tells every call.
 """
 
 from collections.abc import Sequence
