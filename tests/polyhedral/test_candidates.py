@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stages
 from test_map_programs import NAMES, SLOW_ON_A_CORE, TARGETS, arguments, read
 
 from texpr.grammar.check.bind import bind_sizes
@@ -327,6 +328,21 @@ def test_the_forms_of_a_band_are_all_in_its_space() -> None:
     assert forms("histogram", "cuda:sm_90a") == {Flat.__name__, Blocks.__name__, Tallied.__name__}
     assert forms("softmax", "cuda:sm_90a") == {Blocks.__name__}
     assert forms("matmul_f16", "cpu") == {Cores.__name__}
+
+
+def test_rows_may_have_any_number_of_warps_up_to_twice_as_many_as_they_have() -> None:
+    def teams(attribute: str) -> list[int]:
+        text = f"""kernel k(X: f32[64, 2048], Y: f32[64, 2048]){attribute} {{ par 64 i {{
+            let s = sum 2048 k {{ X[i, k] }}
+            par 2048 j {{ Y[i, j] = X[i, j] / s }}
+        }} }}"""
+        problem = problem_of(stages.proved(text), stages.mapped(text))
+        found = [choice for one in candidates(problem) for choice in one.launches.values()]
+        return [choice.threads for choice in found if isinstance(choice, Blocks) and choice.rows]
+
+    usual, *others = teams("")
+    assert {*range(32, 2 * usual + 1, 32)} <= {usual, *others} and usual % 32 == 0
+    assert set(teams(" #threads(96)")) == {96}
 
 
 def test_every_field_of_a_form_can_be_read_back() -> None:

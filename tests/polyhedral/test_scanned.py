@@ -133,7 +133,6 @@ def same(got: dict[str, Any], expected: dict[str, Any], name: str = "") -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("n", [301, 128, 1, 0])
-@pytest.mark.sampled(2)
 def test_a_scan_that_threads_share_is_what_its_loop_computes(name: str, n: int) -> None:
     if ("where" in PROGRAMS[name] and n == 0) or (name == "triangle" and n < 99):
         return
