@@ -1,9 +1,9 @@
 """Picks of narrow registers in CUDA: one call for all neighbours that a thread has, two of them at a time.
 
-for v < 8 (unrolled)                           tx::pick<tx::FirstGreatest<tx::bf16>>(top_narrow, at_narrow,
-  condition = X_run[8 * r + v] > top_narrow[v]     X_run, 8 * r, (32 * r + i_first) / 32);
-  if condition
-    top_narrow[v] = X_run[8 * r + v] ; at_narrow[v] = i / 32
+    for v < 8 (unrolled)                           tx::pick<tx::FirstGreatest<tx::bf16>>(top_narrow, at_narrow,
+      condition = X_run[8 * r + v] > top_narrow[v]     X_run, 8 * r, (32 * r + i_first) / 32);
+      if condition
+        top_narrow[v] = X_run[8 * r + v] ; at_narrow[v] = i / 32
 
 NVIDIA's compiler has no such instructions for what is written element by element.
 """

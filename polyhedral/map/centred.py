@@ -50,16 +50,13 @@ from texpr.grammar.ast import (
 )
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, index_names, product, same
-from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import Span
 from texpr.grammar.types import BF16, F16, F32
 from texpr.grammar.walk import rewrite
 from texpr.polyhedral.facts import size_least
-from texpr.polyhedral.map.kept import Kept
-from texpr.polyhedral.model.stage import build_program
+from texpr.polyhedral.map.kept import Kept, rewritten
 from texpr.polyhedral.names import Names, names_taken
-from texpr.polyhedral.prove.additions import long_updates
 from texpr.polyhedral.walk import adjacent, subscript_names
 
 Place = tuple[IndexVar, ...]
@@ -113,15 +110,8 @@ def centre(kept: Kept, ids: Collection[str]) -> Kept:
         for one, value in ((pair.total, rows.term), (pair.squares, rows.square)):
             body[one.number] = _shortened(body[one.number], one, pair.outer, value)
     stmts = tuple(each for n, stmt in enumerate(body) for each in (*before.get(n, ()), stmt))
-    found = build_program(replace(kernel, buffers=tuple(buffers), body=stmts), max(program.work.left, 1))
-    found.work.learn(program.work)
-    return replace(
-        kept,
-        proved=replace(kept.proved, program=found),
-        centred=frozenset(ids),
-        long=long_updates(found),
-        implied=implied_attributes(found.kernel),
-    )
+    found = rewritten(kept, replace(kernel, buffers=tuple(buffers), body=stmts))
+    return replace(found, centred=frozenset(ids))
 
 
 def _pairs(kept: Kept) -> Iterator[_Pair]:

@@ -34,7 +34,7 @@ def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[s
 
 
 def _is_ragged(choice: object) -> bool:
-    if not isinstance(choice, Blocks) or choice.cluster == 1 or choice.widths.keys() == set():
+    if not isinstance(choice, Blocks) or choice.cluster == 1 or not choice.widths:
         return False
     narrow = max(choice.widths.values()) > 4
     return narrow and all(row.line and row.slots and len(row.indices) >= LOOPS for row in choice.rows)

@@ -66,15 +66,29 @@ def known_of(kept: Kept, given: Sequence[Condition]) -> Kept:
     return replace(kept, long=kept.long & long_updates(program, sizes))
 
 
+def rebuilt(kept: Kept, kernel: Kernel) -> ProvedProgram:
+    """What is proved of a kernel that means the same. Raises E0307 where its model takes more steps than are left."""
+    program = kept.proved.program
+    found = build_program(kernel, max(program.work.left, 1))
+    found.work.learn(program.work)
+    return replace(kept.proved, program=found)
+
+
+def rewritten(kept: Kept, kernel: Kernel) -> Kept:
+    """The program as a kernel with other statements, which tell its long sums and attributes. Raises as `rebuilt`."""
+    proved = rebuilt(kept, kernel)
+    return replace(
+        kept, proved=proved, long=long_updates(proved.program), implied=implied_attributes(proved.program.kernel)
+    )
+
+
 def keep(kept: Kept, buffers: Collection[str]) -> Kept:
     """The program, with nothing kept so far, with the elements of some buffers in f64, where they have long sums, or
     else in f32. Raises E0307 where its model takes too many steps."""
     if not buffers:
         return kept
     copies = Copies(kept.proved)
-    program = build_program(_widened(copies, buffers, kept.long), max(kept.proved.program.work.left, 1))
-    program.work.learn(kept.proved.program.work)
-    proved = replace(kept.proved, program=program)
+    proved = rebuilt(kept, _widened(copies, buffers, kept.long))
     return replace(kept, proved=proved, buffers=frozenset(buffers), copies=copies.origins)
 
 

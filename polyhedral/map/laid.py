@@ -49,7 +49,7 @@ from texpr.polyhedral.map.choose_piped import is_large
 from texpr.polyhedral.map.contracted_tiles import bringing
 from texpr.polyhedral.map.contraction import Factor, contracted_nest, contraction
 from texpr.polyhedral.map.copied import Copies
-from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.kept import Kept, rebuilt
 from texpr.polyhedral.map.merged import accesses as accesses_of
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.product_boxes import UNIT_BYTES, are_units
@@ -57,7 +57,6 @@ from texpr.polyhedral.map.product_forms import by_boxes, product_of
 from texpr.polyhedral.map.ringed_fits import is_piecewise
 from texpr.polyhedral.mapped.atoms import FACTORS, lies_along_k
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted
-from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.walk import touched
 
 LEAST_TURNED = 1 << 31  # products: they take some 100 us, and a launch before them two
@@ -77,11 +76,9 @@ def lay(kept: Kept, buffers: Collection[str]) -> Kept:
     news: list[Stmt] = [New(buffer=space.name, span=space.span) for space in spaces.values()]
     body = tuple(rewrite(stmt, partial(_moved, spaces, orders)) for stmt in kernel.body)
     laid = replace(kernel, buffers=(*kernel.buffers, *spaces.values()), body=(*news, *starts, *body, *ends))
-    program = build_program(laid, max(kept.proved.program.work.left, 1))
-    program.work.learn(kept.proved.program.work)
     return replace(
         kept,
-        proved=replace(kept.proved, program=program),
+        proved=rebuilt(kept, laid),
         laid=frozenset(buffers),
         copies={**kept.copies, **copies.origins},
     )

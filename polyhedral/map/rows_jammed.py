@@ -22,14 +22,11 @@ from dataclasses import replace
 from texpr.grammar.ast import Accumulate, Bind, IndexExpr, IndexOp, IndexVar, Leaf, New, Node, Par, Read, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import ONE, add, combine, const, index_names, minimum, multiply, subtract
-from texpr.grammar.narrow import implied_attributes
 from texpr.grammar.walk import rewrite
-from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.kept import Kept, rewritten
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.part_lines import first_of_group, row_groups
-from texpr.polyhedral.model.stage import build_program
 from texpr.polyhedral.names import Names, names_taken
-from texpr.polyhedral.prove.additions import long_updates
 from texpr.polyhedral.walk import read_accesses, subscript_names, touched, written
 
 ROWS = 2
@@ -66,15 +63,8 @@ def jam(kept: Kept, indices: Collection[str]) -> Kept:
             buffers += [replace(kernel.buffer(name), name=new, source_name=new) for name, new in called.items()]
             stmt = _Pair(stmt, rows_apart(kept, stmt), called, names).band()
         body.append(stmt)
-    found = build_program(replace(kernel, buffers=tuple(buffers), body=tuple(body)), max(program.work.left, 1))
-    found.work.learn(program.work)
-    return replace(
-        kept,
-        proved=replace(kept.proved, program=found),
-        jammed=frozenset(indices),
-        long=long_updates(found),
-        implied=implied_attributes(found.kernel),
-    )
+    found = rewritten(kept, replace(kernel, buffers=tuple(buffers), body=tuple(body)))
+    return replace(found, jammed=frozenset(indices))
 
 
 class _Pair:

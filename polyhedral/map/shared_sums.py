@@ -18,10 +18,9 @@ from math import prod
 from texpr.grammar.ast import Accumulate, Kernel, Par, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import constant_value, names
-from texpr.polyhedral.map.kept import Kept
+from texpr.polyhedral.map.kept import Kept, rebuilt
 from texpr.polyhedral.map.reducible import nest_of_seqs, reduction
 from texpr.polyhedral.map.updates import targets
-from texpr.polyhedral.model.stage import build_program
 
 SHORT = 1 << 14  # iterations that one core makes sooner than two
 
@@ -36,13 +35,10 @@ def share(kept: Kept, loops: Collection[str]) -> Kept:
     """The program with these reductions as bands. Raises E0307 where its model takes too many steps."""
     if not loops:
         return kept
-    program = kept.proved.program
-    kernel = program.kernel
+    kernel = kept.proved.program.kernel
     bands = iter(range(max((s.band for s in statements(kernel.body) if isinstance(s, Par)), default=-1) + 1, 1 << 30))
     body = tuple(_band(s, next(bands)) if isinstance(s, Seq) and s.index in loops else s for s in kernel.body)
-    found = build_program(replace(kernel, body=body), max(program.work.left, 1))
-    found.work.learn(program.work)
-    return replace(kept, proved=replace(kept.proved, program=found), shared=frozenset(loops))
+    return replace(kept, proved=rebuilt(kept, replace(kernel, body=body)), shared=frozenset(loops))
 
 
 def _is_total(kernel: Kernel, top: Seq, long: frozenset[str]) -> bool:
