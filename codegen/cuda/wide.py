@@ -1,6 +1,7 @@
 """Wide copies and reductions in CUDA: one call of a header function each.
 
 copy v[8 * q + e] = X[i, c + e], wide    tx::put(v, 8 * q, tx::load_wanted<8>(X, …, {-c, N - c}));
+the same beside a chunk that is wanted   tx::put(v, 8 * q, tx::load_or_sure<8>(X, …, …, {-c, N - c}));
 the same of whole chunks or none         tx::put(v, 8 * q, tx::load_or_none<8>(X, …, …, {0, N - c}));
                                          tx::fill(v, 8 * q, {-c, N - c}, tx::bf16{0xff80});  after all loads
 the same at any address                  v_chunks(8 * q) = tx::chunks_wanted<8>(X, …, {-c, N - c});
@@ -43,6 +44,7 @@ from texpr.polyhedral.mapped.operators import Combined, Copy, Elementwise, Reduc
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.tree import Lead, Loop, Node
 from texpr.polyhedral.mapped.views import View, Within
+from texpr.polyhedral.walk import subscript_names
 
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
 MAX_CHUNKS = 4  # pairs of chunks in registers at a time
@@ -51,6 +53,7 @@ COMBINED = (F32, F64, I32, I64, U32)  # the types of values that monoids combine
 UNWRITTEN = Cache.READ_ONLY, Cache.LAST, Cache.NO_ALLOCATE  # hints for loads of what nobody writes meanwhile
 PAIRED = F16, BF16  # these two at once, of what is chosen and never rounded:
 ORDERED = "Greatest", "Least", "GreatestNumber", "LeastNumber"
+SURE = {"_wanted": "_or_sure", "_inside": "_inside_or_sure"}  # of threads that read something in any case
 HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
 
 
@@ -101,10 +104,14 @@ def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
     # A vector's end is asked in every block; rows have theirs in one turn of many, whose text may not cost registers.
     lined = not mixed and len(view.subscripts) == 1 and access.frame.buffer(view.buffer).align % BYTES[-1] == 0
     which = "" if not wanted else "_inside" if outside or (exact and lined) else "_exactly" if exact else "_wanted"
-    first = _first_of_row(copy, view, access) if mixed and wanted and which == "_wanted" else ""
-    which = "_or_none" if first else "_around" if around else which
+    together = copy.within is not None and copy.within.together
+    sure = _sure_of_row(copy, view, access) if mixed and which in SURE and (together or not around) else ""
+    if sure:
+        which = "_or_none" if together else SURE[which]
+    elif around:
+        which = "_around"
     verb = f"tx::{'load' if mixed else 'chunks'}{which}<{listed(str(count), place, hint)}>"
-    value = f"{verb}({listed(own, where, first, wanted, room)})"
+    value = f"{verb}({listed(own, where, sure, wanted, room)})"
     if chunks:
         return f"{chunks}({number}) = {value};"
     return f"tx::put({register}, {number}, {value}{'' if mixed else access.shifted});"
@@ -146,20 +153,22 @@ def _last(copy: Copy) -> int:
     return found
 
 
-def _first_of_row(copy: Copy, view: View, access: Places) -> str:
-    """The number of an access that is surely made, which one of those behind it may make in place of its own, where a
-    call decides whether there are any; '' where none is known."""
+def _sure_of_row(copy: Copy, view: View, access: Places) -> str:
+    """The number of an access that is surely made, of which all elements are wanted: one behind it, or before it, may
+    make it in place of its own, where all are to be under way or a call decides whether there are any. '' where none
+    is known."""
     within = copy.within
-    if within is None or not within.together or not within.whole or not isinstance(within.part, IndexVar):
+    if within is None or not isinstance(within.part, IndexVar):
         return ""
-    if not any(isinstance(node, SizeVar) for node in walk(within.end)):
+    decided = within.together and any(isinstance(node, SizeVar) for node in walk(within.end))
+    sure = 0 if within.together else 1  # the first one may begin too early
+    part, subscripts = within.part.name, view.first(copy.over).subscripts
+    plain = tuple(s for s in subscripts if not isinstance(s, Gather))
+    if not (within.ahead or decided) or within.whole <= sure:
         return ""
-    part = within.part.name
-    subscripts = view.first(copy.over).subscripts
-    plain = [s for s in subscripts if not isinstance(s, Gather)]
-    if len(plain) < len(subscripts):
+    if len(plain) < len(subscripts) or part not in subscript_names(plain):
         return ""
-    start = tuple(substitute(s, lambda name: ZERO if name.name == part else None) for s in plain)
+    start = tuple(substitute(s, lambda name: const(sure) if name.name == part else None) for s in plain)
     return access.number(view.buffer, start, writes=False)[1]
 
 

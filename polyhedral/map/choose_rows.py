@@ -1,12 +1,14 @@
 """The choice of rows: which loops inside a block go over one row that its threads hold, and how many threads these are.
 
-    softmax of 4096 columns   f32: 512 threads, 2 runs of 16 bytes each   bf16: 256 threads, 2 runs each
-    of 4093                   f32: 224 threads, 5 runs each               bf16: 96 threads, 6 runs each
+    softmax of 4096 columns   f32: 512 threads, 2 runs of 16 bytes each   bf16: 192 threads, 3 runs each
+    of 4093                   f32: 288 threads, 4 runs each               bf16: 160 threads, 4 runs each
 
-Measured on an H200, relative to a device copy: rows of 4096 in bf16 run at .97 to .98 with 2 to 8 runs of 16 bytes in
-each thread, at .81 with one, at .97 with 16 (LayerNorm at .98 with 2, at .96 with 4); those of 4093 at .98 with 5 or 6,
-at .95 with 3, at .62 with one. So there are as many threads as leave few of them idle, each with about `RUNS` runs, or
-`ALIGNED_RUNS`; a row that one warp holds needs no barrier.
+Measured on an H200, relative to a device copy, at some 30 lengths each: softmax of aligned rows in bf16 runs at .98 to
+.99 with 3 runs of 16 bytes in each thread, with 2 at .97 to .99, in f32 with 2 at .97 to .99; RMSNorm with 3 at .97 to
+.99, with 2 at .94 to .99; LayerNorm in bf16 with 4 at .97 to .98 (8192: .93), with 2 at .89 to .99. Rows whose runs are
+counted from a line do best with 4 (RMSNorm in bf16 .97, .96 with 5 or 6), but LayerNorm in bf16, whose threads take too
+many registers (.80 to .95). One run each is never enough (.81, .62). Threads without a run cost little, as long as no
+load waits for another (`Within.ahead`). A row that one warp holds needs no barrier.
 
     softmax of 32000 columns  bf16: 512 threads, 8 runs each, 2 blocks on a multiprocessor
 
@@ -28,6 +30,7 @@ registers again, and a matrix of 8192 x 32000 in f32 times a vector ran at .81, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from texpr.grammar.ast import Leaf, Par, Seq, Stmt
 from texpr.grammar.core import statements
@@ -48,21 +51,35 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_pieces import NORM_LOOPS, in_pieces
 from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, Long, usable
-from texpr.polyhedral.map.row_slots import in_chunks, slot_bytes, slot_room
+from texpr.polyhedral.map.row_slots import MOST_SLOTS, in_chunks, slot_bytes, slot_room
 from texpr.polyhedral.map.sharing import shared_loops
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, along, arrays_of, element_width
 from texpr.polyhedral.mapped.candidate import Row
 from texpr.polyhedral.target import REGISTERS
 from texpr.polyhedral.walk import read_accesses, subscript_names, written
 
-RUNS = 5  # of 16 bytes for a thread, so that several loads are on their way
-ALIGNED_RUNS = 2  # of aligned rows that are written, where half as many threads as a block may have are enough
-LEAST_RUNS, MOST_RUNS = 2, 8
-MOST_SLOTS = 16  # of a thread: loops over them are written out
+LEAST_RUNS, MOST_RUNS = 2, 8  # of 16 bytes for a thread, so that several loads are on their way
+SHORT_RUNS = 1024  # of an aligned row
+LINED_RUNS = 1536  # of one in narrow elements that is counted from a line, a third more in others
+FEW_RUNS = 640  # of an aligned one, in narrow elements, that no vectors lie beside
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
-NORM_LOOPS, NORMED = 3, 64  # loops of a norm of means and variances, and registers of a thread that makes it
+BOUND_THREADS = 1280  # of a multiprocessor, each with 48 registers
+NORMED = 64  # registers of a thread that makes a norm of means and variances
 LONG_ROW = 1 << 15  # elements: no block has room for such a row, or it has for nothing else
+
+
+class Aim(NamedTuple):
+    """How many runs a thread is to have, whether up to a quarter of the threads may lack one for that, and whether the
+    threads of a multiprocessor are `BOUND_THREADS`."""
+
+    runs: int
+    spare: bool = False
+    bound: bool = False
+
+
+USUAL = Aim(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,26 +160,75 @@ def _row(
     """The loops that hold something, with threads for them."""
     warp, found = problem.target.warp_size, list[tuple[tuple[int, bool, int, int], ChosenRow]]()
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
-    short = not line and runs <= ALIGNED_RUNS * problem.target.max_threads // 2
-    best = ALIGNED_RUNS if short and any(isinstance(loop, Par) for loop in loops) else RUNS
+    aim = _aim(problem, loops, runs, line, narrow=width * 4 > ACCESS_BYTES)
+    told = asked is not None or blocks_asked(problem.kernel, problem.target) is not None
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
         held = _holding(problem, stmts, loops, threads, width, line)
         if held is None:
             continue
         size = max(width * problem.kernel.buffer(name).dtype.size_bytes for name, _ in held.elements)
         rounds, scale = held.rounds, max(1, min(4, ACCESS_BYTES // size))
-        idle = -((runs - threads * rounds) * IDLE_PARTS // (threads * rounds))
+        places = threads * rounds
+        free = aim.spare and 4 * (places - runs) <= places
+        idle = 0 if free else -((runs - places) * IDLE_PARTS // places)
         many = max(0, rounds - MOST_RUNS * scale)
         alone = threads == warp and not many
         few = not alone and rounds < LEAST_RUNS * scale
-        price = (many, few, 0 if alone else 1 + idle, abs(rounds - best * scale))
-        row = ChosenRow(loops=_touching(loops, held), width=width, threads=threads, line=line)
+        price = (many, few, 0 if alone else 1 + idle, abs(rounds - aim.runs * scale))
+        bound = aim.bound and not alone and len(held.elements) == 1 and not told
+        row = ChosenRow(
+            loops=_touching(loops, held),
+            width=width,
+            threads=threads,
+            line=line,
+            resident=BOUND_THREADS // threads if bound else 0,
+        )
         found.append((price, row))
     usual = min(found, key=lambda one: one[0])[1] if found else None
     if asked is not None:
         return usual
+    pieces = _pieces(problem, stmts, loops, width, line, most_ranks)
+    if pieces is not None:
+        return pieces
     long = _long(problem, stmts, loops, width, line, usual, most_ranks)
     return _bound(problem, loops, usual) if long is None and usual is not None else long
+
+
+def _aim(problem: Problem, loops: Sequence[Member], runs: int, line: int, *, narrow: bool) -> Aim:
+    """What was measured for rows that are written, with and without vectors of all rows beside them; others have
+    several runs in flight."""
+    beside = len(loops) > 1 and any(_reads_beside(problem, loop, loops) for loop in loops)
+    moments = beside and len(loops) >= NORM_LOOPS
+    if not any(isinstance(loop, Par) for loop in loops) or not (line or runs <= SHORT_RUNS):
+        return USUAL
+    if line:
+        fits = runs <= (LINED_RUNS if narrow else 4 * LINED_RUNS // 3) and not (moments and narrow)
+        return Aim(4, spare=True) if fits else USUAL
+    if beside:
+        return Aim(4 if moments and narrow else 3, spare=True, bound=narrow and not moments)
+    return Aim(3, spare=True, bound=True) if narrow and runs <= FEW_RUNS else Aim(2)
+
+
+def _pieces(
+    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, line: int, most_ranks: int
+) -> ChosenRow | None:
+    """The row in slots, in pieces, where loops that write it read vectors beside it."""
+    wrote = any(isinstance(loop, Par) for loop in loops)
+    beside = len(loops) > 1 and any(_reads_beside(problem, loop, loops) for loop in loops)
+    if not (wrote and beside) or blocks_asked(problem.kernel, problem.target) is not None:
+        return None
+    found = in_pieces(problem, stmts, loops, width, line, most_ranks)
+    if found is None:
+        return None
+    return ChosenRow(
+        loops=_touching(loops, found.held),
+        width=width,
+        threads=found.threads,
+        line=line,
+        resident=found.resident,
+        cluster=found.ranks,
+        slots=True,
+    )
 
 
 def _bound(problem: Problem, loops: Sequence[Member], row: ChosenRow) -> ChosenRow:

@@ -16,6 +16,7 @@ from texpr.polyhedral.target import RESERVED_BYTES, Target
 
 PARTS_BYTES = 2048  # of a block, for partial results, but of each thread no more than
 PART_BYTES = 8
+MOST_SLOTS = 16  # of a thread: loops over them are written out
 
 
 def slot_bytes(problem: Problem, held: Held, width: int, threads: int) -> int:

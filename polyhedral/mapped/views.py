@@ -58,7 +58,8 @@ class Within:
     behind `end`; who emits them need not ask the others. `together`: of an access all elements are wanted, or none.
     `unseen`: nothing that is kept depends on `other`, and who emits may leave any value in its place. `inside`: no
     chunk that holds a wanted element leaves its array, which who emits need not ask. `around`: nor does any other, so
-    that one of which nothing is wanted may be read, too."""
+    that one of which nothing is wanted may be read, too. `ahead`: all accesses that follow one another are to be under
+    way before the first one's elements are used."""
 
     begin: IndexExpr
     end: IndexExpr
@@ -70,3 +71,4 @@ class Within:
     unseen: bool = False
     inside: bool = False
     around: bool = False
+    ahead: bool = False

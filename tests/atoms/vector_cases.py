@@ -52,31 +52,41 @@ ROWS = """  const tx::Global<const {c}> x(X, "X");
   const int past = static_cast<int>(reinterpret_cast<unsigned long long>(x.address(begin)) & 15) / {size};
   for (long long at = begin - past + {width} * tx::lane(); at < end; at += 32 * {width}) {{
     const tx::Wanted<{width}> wanted(begin - at, end - at);
-    tx::store_wanted<tx::Cache::{put}>(y, at, tx::{load}(x, at, wanted{room}), wanted);
+    tx::store_wanted<tx::Cache::{put}>(y, at, tx::{load}(x, at, {sure}wanted{room}), wanted);
   }}"""
 
 
 def ragged():
     """Rows of any length, copied in chunks that are counted from 16-byte boundaries of memory."""
     cases, texts = [], []
-    for c, load, put, room in (
-        ("float", "load_wanted<4>", "kPlain", ""),
-        ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream", ""),
-        ("signed char", "load_exactly<16, tx::Cache::kKeep>", "kPlain", ""),
-        ("double", "load_inside<2>", "kPlain", ", 5 * n"),
+    for number, (c, load, put, room) in enumerate(
+        (
+            ("float", "load_wanted<4>", "kPlain", ""),
+            ("tx::bf16", "load_wanted<8, tx::Cache::kNoAllocate>", "kStream", ""),
+            ("signed char", "load_exactly<16, tx::Cache::kKeep>", "kPlain", ""),
+            ("double", "load_inside<2>", "kPlain", ", 5 * n"),
+            ("tx::bf16", "load_or_sure<8>", "kPlain", ""),
+            ("float", "load_or_sure<4, tx::Cache::kNoAllocate>", "kPlain", ""),
+            ("tx::bf16", "load_inside_or_sure<8>", "kPlain", ", 5 * n"),
+            ("float", "load_inside_or_sure<4>", "kStream", ", 5 * n"),
+        )
     ):
-        size = np.dtype(TYPES[c]).itemsize
-        symbol = f"ragged_{size}"
+        size, symbol = np.dtype(TYPES[c]).itemsize, f"ragged_{number}"
+        sure = f"begin - past + {16 // size}, " if "_or_sure" in load else ""  # the second chunk of a row
         texts.append(
             kernel(
                 symbol,
                 f"const {c}* X, {c}* Y, long long n",
-                ROWS.format(c=c, size=size, width=16 // size, load=load, put=put, room=room),
+                ROWS.format(c=c, size=size, width=16 // size, load=load, put=put, room=room, sure=sure),
             )
         )
         for n in (1, 3, 7, 16, 33, 61, 601):
+            if sure and n < 2 * (16 // size):
+                continue
             x = data(5 * n, TYPES[c]).reshape(5, n)
-            cases.append(Case(name=f"rows of {n} {c}", symbol=symbol, inputs=(x,), want=(x,), sizes=(n,), grid=5))
+            cases.append(
+                Case(name=f"rows of {n} {c} by {load}", symbol=symbol, inputs=(x,), want=(x,), sizes=(n,), grid=5)
+            )
     return cases, texts
 
 

@@ -93,7 +93,7 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     )
     wide = text.replace("bf16", "f32")
     short, both = (t.replace("257", "8192").replace("100003", "32000") for t in (wide, again.replace("bf16", "f32")))
-    aligned = (short, (4, 512, 4)), (both, (2, 512, 2))
+    aligned = (short, (4, 512, 3)), (both, (2, 512, 2))
     few = again.replace("257", "60")  # of which no two begin alike in a line
     partly = few.replace("100003", "90001")  # which would leave a seventh of eight small blocks' slots empty
     alone = (few, (8, 224, 6)), (partly, (2, 512, 2))
@@ -101,6 +101,35 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     for program, slots in (*ragged, *alone, *aligned):
         found = one(mapped(program).candidate)[1]
         assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == slots
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "loops", "blocks"),
+    [
+        (24576, "bf16", 2, (4, 192, 8)),
+        (24001, "bf16", 2, (1, 768, 2)),
+        (40001, "bf16", 2, (4, 224, 6)),
+        (14336, "bf16", 2, (2, 224, 6)),  # four blocks would have an eighth of their places empty
+        (8192, "f32", 2, (4, 128, 12)),
+        (24001, "f32", 2, (4, 192, 8)),
+        (16384, "bf16", 3, (2, 256, 8)),
+        (16001, "bf16", 3, (1, 352, 4)),
+        (12001, "f32", 3, (2, 256, 6)),
+    ],
+)
+def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, blocks) -> None:
+    again = f"let v = sum {columns} p {{ f32(X[i, p]) - s }}" if loops > 2 else "let v = s"
+    text = f"""kernel k(X: {dtype}[1000, {columns}], G: {dtype}[{columns}], Y: {dtype}[1000, {columns}]) {{ par 1000 i {{
+        let s = sum {columns} k {{ f32(X[i, k]) * f32(X[i, k]) }}
+        {again}
+        par {columns} j {{ Y[i, j] = {dtype}(f32(X[i, j]) * rsqrt(v) * f32(G[j])) }}
+    }} }}"""
+    found = one(mapped(text).candidate)[1]
+    assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == blocks
+    older = one(mapped(text, "cuda:sm_80").candidate)[1]
+    assert older.cluster == 1
+    asked = one(mapped(text.replace(") { par", ") #threads(256) { par", 1)).candidate)[1]
+    assert asked.threads == 256
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"

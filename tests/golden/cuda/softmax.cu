@@ -7,14 +7,14 @@
 //   texpr_softmax_0_case5: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case6: grid (M, 1, 1), block 32 threads, shared 0 bytes
 //   texpr_softmax_0_case7: grid (M, 1, 1), block 256 threads, shared 64 bytes
-//   texpr_softmax_0_case8: grid (M, 1, 1), block 96 threads, shared 28 bytes
-//   texpr_softmax_0_case9: grid (M, 1, 1), block 96 threads, shared 28 bytes
+//   texpr_softmax_0_case8: grid (M, 1, 1), block 128 threads, shared 32 bytes
+//   texpr_softmax_0_case9: grid (M, 1, 1), block 160 threads, shared 52 bytes
 //   texpr_softmax_0_case10: grid (M, 1, 1), block 512 threads, shared 128 bytes
-//   texpr_softmax_0_case11: grid (M, 1, 1), block 160 threads, shared 52 bytes
-//   texpr_softmax_0_case12: grid (M, 1, 1), block 224 threads, shared 60 bytes
+//   texpr_softmax_0_case11: grid (M, 1, 1), block 224 threads, shared 60 bytes
+//   texpr_softmax_0_case12: grid (M, 1, 1), block 288 threads, shared 84 bytes
 //   texpr_softmax_0_case13: grid (M, 1, 1), block 512 threads, shared 128 bytes
-//   texpr_softmax_0_case14: grid (M, 1, 1), block 320 threads, shared 88 bytes
-//   texpr_softmax_0_case15: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case14: grid (M, 1, 1), block 416 threads, shared 116 bytes
+//   texpr_softmax_0_case15: grid (M, 1, 1), block 544 threads, shared 148 bytes
 //   texpr_softmax_0_case16: grid (M, 1, 1), block 928 threads, shared 244 bytes
 //   texpr_softmax_0_case17: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
@@ -457,7 +457,7 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 TX_EXPORT(texpr_softmax_0_case7);
 
 #line 460 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(96)
+extern "C" __global__ void __launch_bounds__(128)
 texpr_softmax_0_case8(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -467,26 +467,26 @@ texpr_softmax_0_case8(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case8(smem + 0, 3, "m_parts_case8");
-  const tx::Shared<tx::f32> s_parts_case8(smem + 16, 3, "s_parts_case8");
+  const tx::Shared<tx::f32> m_parts_case8(smem + 0, 4, "m_parts_case8");
+  const tx::Shared<tx::f32> s_parts_case8(smem + 16, 4, "s_parts_case8");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case8("X_row_case8");
+  tx::Reg<tx::f32, 16> X_row_case8("X_row_case8");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case8, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
+    tx::put(X_row_case8, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 512 * row_part, tx::Wanted<4>(0 - row, N - row, 512 * row_part).cut(row_part < 1, 1 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case8, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case8, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 512 * row_part_2).cut(row_part_2 < 1, 1 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case8(4 * k_serial + k_vector));
@@ -499,12 +499,12 @@ texpr_softmax_0_case8(
 #line 5
   tx::sync_block(0);  // m_parts_case8 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case8(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 4>([&](int each_warp) { return m_parts_case8(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case8(4 * k_1_serial + k_vector_1) - m);
@@ -517,11 +517,11 @@ texpr_softmax_0_case8(
 #line 6
   tx::sync_block(1);  // s_parts_case8 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case8(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 4>([&](int each_warp_1) { return s_parts_case8(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 512 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
     if (j_serial < 1 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
@@ -536,7 +536,7 @@ texpr_softmax_0_case8(
 TX_EXPORT(texpr_softmax_0_case8);
 
 #line 539 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(96)
+extern "C" __global__ void __launch_bounds__(160)
 texpr_softmax_0_case9(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -546,26 +546,26 @@ texpr_softmax_0_case9(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 3, "m_parts_case9");
-  const tx::Shared<tx::f32> s_parts_case9(smem + 16, 3, "s_parts_case9");
+  const tx::Shared<tx::f32> m_parts_case9(smem + 0, 5, "m_parts_case9");
+  const tx::Shared<tx::f32> s_parts_case9(smem + 32, 5, "s_parts_case9");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 24> X_row_case9("X_row_case9");
+  tx::Reg<tx::f32, 16> X_row_case9("X_row_case9");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 6; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case9, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 384 * row_part, tx::Wanted<4>(0 - row, N - row, 384 * row_part).cut(row_part < 1, 4 <= row_part), M * N));
+    tx::put(X_row_case9, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 640 * row_part, tx::i64(i) * N + row + 640, tx::Wanted<4>(0 - row, N - row, 640 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 6; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case9, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 384 * row_part_2).cut(row_part_2 < 1, 4 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case9, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 640 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 6; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case9(4 * k_serial + k_vector));
@@ -578,12 +578,12 @@ texpr_softmax_0_case9(
 #line 5
   tx::sync_block(0);  // m_parts_case9 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 3>([&](int each_warp) { return m_parts_case9(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 5>([&](int each_warp) { return m_parts_case9(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 6; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case9(4 * k_1_serial + k_vector_1) - m);
@@ -596,19 +596,19 @@ texpr_softmax_0_case9(
 #line 6
   tx::sync_block(1);  // s_parts_case9 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 3>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 5>([&](int each_warp_1) { return s_parts_case9(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 6; ++j_serial) {
-    const int j_first = 384 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 4 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 640 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case9(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 4 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
@@ -691,7 +691,7 @@ texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 TX_EXPORT(texpr_softmax_0_case10);
 
 #line 694 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(160)
+extern "C" __global__ void __launch_bounds__(224)
 texpr_softmax_0_case11(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -701,26 +701,26 @@ texpr_softmax_0_case11(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 5, "m_parts_case11");
-  const tx::Shared<tx::f32> s_parts_case11(smem + 32, 5, "s_parts_case11");
+  const tx::Shared<tx::f32> m_parts_case11(smem + 0, 7, "m_parts_case11");
+  const tx::Shared<tx::f32> s_parts_case11(smem + 32, 7, "s_parts_case11");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case11("X_row_case11");
+  tx::Reg<tx::f32, 16> X_row_case11("X_row_case11");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case11, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 640 * row_part, tx::Wanted<4>(0 - row, N - row, 640 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case11, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::i64(i) * N + row + 896, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 640 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case11, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case11(4 * k_serial + k_vector));
@@ -733,12 +733,12 @@ texpr_softmax_0_case11(
 #line 5
   tx::sync_block(0);  // m_parts_case11 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 5>([&](int each_warp) { return m_parts_case11(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case11(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case11(4 * k_1_serial + k_vector_1) - m);
@@ -751,26 +751,26 @@ texpr_softmax_0_case11(
 #line 6
   tx::sync_block(1);  // s_parts_case11 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 5>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case11(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 640 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case11(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case11);
 
 #line 773 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(224)
+extern "C" __global__ void __launch_bounds__(288)
 texpr_softmax_0_case12(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -780,26 +780,26 @@ texpr_softmax_0_case12(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 7, "m_parts_case12");
-  const tx::Shared<tx::f32> s_parts_case12(smem + 32, 7, "s_parts_case12");
+  const tx::Shared<tx::f32> m_parts_case12(smem + 0, 9, "m_parts_case12");
+  const tx::Shared<tx::f32> s_parts_case12(smem + 48, 9, "s_parts_case12");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case12("X_row_case12");
+  tx::Reg<tx::f32, 16> X_row_case12("X_row_case12");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case12, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 896 * row_part, tx::Wanted<4>(0 - row, N - row, 896 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case12, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 1152 * row_part, tx::i64(i) * N + row + 1152, tx::Wanted<4>(0 - row, N - row, 1152 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case12, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 896 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case12, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1152 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case12(4 * k_serial + k_vector));
@@ -812,12 +812,12 @@ texpr_softmax_0_case12(
 #line 5
   tx::sync_block(0);  // m_parts_case12 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 7>([&](int each_warp) { return m_parts_case12(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 9>([&](int each_warp) { return m_parts_case12(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f32 s = 0.0f;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case12(4 * k_1_serial + k_vector_1) - m);
@@ -830,19 +830,19 @@ texpr_softmax_0_case12(
 #line 6
   tx::sync_block(1);  // s_parts_case12 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 7>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 9>([&](int each_warp_1) { return s_parts_case12(each_warp_1); });
   s += s_part;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 896 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 1152 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case12(4 * j_serial + j_vector) - m) / s;
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
@@ -925,7 +925,7 @@ texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 TX_EXPORT(texpr_softmax_0_case13);
 
 #line 928 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(320)
+extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case14(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -935,26 +935,26 @@ texpr_softmax_0_case14(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case14(smem + 0, 10, "m_parts_case14");
-  const tx::Shared<tx::f32> s_parts_case14(smem + 48, 10, "s_parts_case14");
+  const tx::Shared<tx::f32> m_parts_case14(smem + 0, 13, "m_parts_case14");
+  const tx::Shared<tx::f32> s_parts_case14(smem + 64, 13, "s_parts_case14");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case14("X_row_case14");
+  tx::Reg<tx::f32, 16> X_row_case14("X_row_case14");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case14, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1280 * row_part, tx::Wanted<4>(0 - row, N - row, 1280 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case14, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::i64(i) * N + row + 1664, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case14, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1280 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case14, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case14(4 * k_serial + k_vector));
@@ -967,12 +967,12 @@ texpr_softmax_0_case14(
 #line 5
   tx::sync_block(0);  // m_parts_case14 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 10>([&](int each_warp) { return m_parts_case14(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case14(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case14 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case14(4 * k_1_serial + k_vector_1) - m);
@@ -985,26 +985,26 @@ texpr_softmax_0_case14(
 #line 6
   tx::sync_block(1);  // s_parts_case14 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 10>([&](int each_warp_1) { return s_parts_case14(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case14(each_warp_1); });
   s_case14 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 1280 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case14(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case14);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case14);
 
 #line 1007 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(416)
+extern "C" __global__ void __launch_bounds__(544)
 texpr_softmax_0_case15(
     const tx::f32* __restrict__ X_data,
     tx::f32* Y_data,
@@ -1014,26 +1014,26 @@ texpr_softmax_0_case15(
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case15(smem + 0, 13, "m_parts_case15");
-  const tx::Shared<tx::f32> s_parts_case15(smem + 64, 13, "s_parts_case15");
+  const tx::Shared<tx::f32> m_parts_case15(smem + 0, 17, "m_parts_case15");
+  const tx::Shared<tx::f32> s_parts_case15(smem + 80, 17, "s_parts_case15");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 20> X_row_case15("X_row_case15");
+  tx::Reg<tx::f32, 16> X_row_case15("X_row_case15");
   const int lead = tx::lead<128>(X, tx::i64(i) * N);
   const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+  TX_UNROLL for (int row_part = 0; row_part < 4; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case15, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 1664 * row_part, tx::Wanted<4>(0 - row, N - row, 1664 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+    tx::put(X_row_case15, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 2176 * row_part, tx::i64(i) * N + row + 2176, tx::Wanted<4>(0 - row, N - row, 2176 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
   }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 4; ++row_part_2) {
 #line 5
-    tx::fill(X_row_case15, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 1664 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+    tx::fill(X_row_case15, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 2176 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 4; ++k_serial) {
     TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
       m_part = tx::max(m_part, X_row_case15(4 * k_serial + k_vector));
@@ -1046,12 +1046,12 @@ texpr_softmax_0_case15(
 #line 5
   tx::sync_block(0);  // m_parts_case15 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 13>([&](int each_warp) { return m_parts_case15(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 17>([&](int each_warp) { return m_parts_case15(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case15 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 4; ++k_1_serial) {
     TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
       s_part += tx::exp(X_row_case15(4 * k_1_serial + k_vector_1) - m);
@@ -1064,19 +1064,19 @@ texpr_softmax_0_case15(
 #line 6
   tx::sync_block(1);  // s_parts_case15 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 13>([&](int each_warp_1) { return s_parts_case15(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 17>([&](int each_warp_1) { return s_parts_case15(each_warp_1); });
   s_case15 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
-    const int j_first = 1664 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 3 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 4; ++j_serial) {
+    const int j_first = 2176 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 2 || j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case15(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case15);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
     }
   }
 }
