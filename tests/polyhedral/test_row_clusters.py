@@ -119,7 +119,8 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
 )
 def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, blocks) -> None:
     again = f"let v = sum {columns} p {{ f32(X[i, p]) - s }}" if loops > 2 else "let v = s"
-    text = f"""kernel k(X: {dtype}[1000, {columns}], G: {dtype}[{columns}], Y: {dtype}[1000, {columns}]) {{ par 1000 i {{
+    text = f"""kernel k(X: {dtype}[1000, {columns}], G: {dtype}[{columns}], Y: {dtype}[1000, {columns}]) {{
+      par 1000 i {{
         let s = sum {columns} k {{ f32(X[i, k]) * f32(X[i, k]) }}
         {again}
         par {columns} j {{ Y[i, j] = {dtype}(f32(X[i, j]) * rsqrt(v) * f32(G[j])) }}
