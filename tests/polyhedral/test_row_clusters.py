@@ -129,7 +129,7 @@ def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, block
     assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == blocks
     older = one(mapped(text, "cuda:sm_80").candidate)[1]
     assert older.cluster == 1
-    asked = one(mapped(text.replace(") { par", ") #threads(256) { par", 1)).candidate)[1]
+    asked = one(mapped(text.replace(") {", ") #threads(256) {", 1)).candidate)[1]
     assert asked.threads == 256
 
 
