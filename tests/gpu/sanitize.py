@@ -222,6 +222,17 @@ def narrow() -> Iterator[Case]:
         yield "whole rows", text, large.candidate, "sm_90a", {"M": 37, "N": n}
 
 
+def loaded() -> Iterator[Case]:
+    """Rows whose first and last loads have less than a chunk, or nothing, of their own; and long ones in pieces."""
+    from test_row_slots import NORM
+    from test_rows_ahead import SOFTMAX
+
+    for t, n in (("f32", 1157), ("f32", 1292), ("bf16", 2002), ("bf16", 2501), ("bf16", 2312)):
+        yield "rows ahead", SOFTMAX.format(t=t, m=3, n=n), None, "sm_90a", {}
+    for t, n in (("f32", 10007), ("f32", 12001), ("bf16", 12003), ("bf16", 16384)):
+        yield "pieces", NORM.format(t=t, n=n), None, "sm_90a", {"M": 8}  # memory ends with a whole chunk
+
+
 def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
     """Numbers as a user has them; every third case takes all bits and special values, which leave few sums a number."""
     from differential import random_arguments, special_arguments
@@ -233,7 +244,7 @@ def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
 
 def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
     """All cases, or those of the chosen groups, of a share; how many of them are refused."""
-    sys.path[:0] = [str(HERE), str(HERE.parent / "properties"), str(HERE.parent / "polyhedral")]
+    sys.path[:0] = [str(HERE), *(str(HERE.parent / folder) for folder in ("properties", "polyhedral", "codegen"))]
     import test_one_row
     from build import write_case
     from differential import reference
@@ -244,7 +255,9 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
 
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
-    every = enumerate(chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow()))
+    every = enumerate(
+        chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow(), loaded())
+    )
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)
