@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from texpr.grammar.ast import Stmt
+from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.held import Held, Member, held_by
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.row_slots import MOST_SLOTS, in_chunks, slot_bytes, slot_room
@@ -26,7 +27,7 @@ from texpr.polyhedral.target import Target
 
 NORM_LOOPS = 3  # of a norm of means and variances; one of squares has a loop less
 WARPS, MOST_WARPS = 48, 64  # on a multiprocessor, each thread with 40 registers, or 32
-LEAST_THREADS = 128  # of a block that shares a row with others
+LEAST_WARPS = 4  # of a block that shares a row with others
 SPARE_PARTS = 16
 
 
@@ -70,9 +71,9 @@ MEASURED: dict[tuple[bool, bool, bool], tuple[Pieces, ...]] = {
 def in_pieces(
     problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, line: int, most_ranks: int
 ) -> InPieces | None:
-    """The pieces of a row beside vectors of all rows; None where it does better otherwise."""
+    """The pieces of a row beside vectors; None where it does better otherwise, or a call decides its length."""
     target = problem.target
-    whole = held_by(problem, stmts, loops, width, line)
+    whole = held_by(problem, stmts, loops, width, line) if constant_value(loops[0].extent) is not None else None
     if whole is None or not in_chunks(problem, whole, width, line):
         return None
     row_bytes = whole.rounds * ACCESS_BYTES
@@ -106,4 +107,4 @@ def _suits(target: Target, runs: int, each: int, line: int) -> bool:
     places than that (RMSNorm of 9362 x 14336 in bf16 runs at .90 with four blocks of 128 threads, at .97 in registers).
     """
     threads = _threads(target, runs, each)
-    return threads >= LEAST_THREADS and (line > 0 or (threads * each - runs) * SPARE_PARTS <= runs)
+    return threads >= LEAST_WARPS * target.warp_size and (line > 0 or (threads * each - runs) * SPARE_PARTS <= runs)
