@@ -204,9 +204,11 @@ def _aim(problem: Problem, loops: Sequence[Member], runs: int, line: int, *, nar
     if line:
         fits = runs <= (LINED_RUNS if narrow else 4 * LINED_RUNS // 3) and not (moments and narrow)
         return Aim(4, spare=True) if fits else USUAL
-    if beside:
+    if beside and constant_value(loops[0].extent) is not None:  # else a case is of many lengths, all of which 2 suit
         return Aim(4 if moments and narrow else 3, spare=True, bound=narrow and not moments)
-    return Aim(3, spare=True, bound=True) if narrow and runs <= FEW_RUNS else Aim(2)
+    if not beside and narrow and runs <= FEW_RUNS:
+        return Aim(3, spare=True, bound=True)
+    return Aim(2)
 
 
 def _pieces(
