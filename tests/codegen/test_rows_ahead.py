@@ -37,7 +37,7 @@ def test_rows_of_many_runs_or_one_loop_or_one_load_have_conditions() -> None:
     assert "_or_" not in source(SOFTMAX, "f32", 64, 100)
 
 
-@pytest.mark.parametrize(("t", "n"), [("f32", 1157), ("f32", 1292), ("bf16", 2002), ("bf16", 2501), ("bf16", 2312)])
+@pytest.mark.parametrize(("t", "n"), [("f32", 1157), ("bf16", 2002), ("bf16", 2312)])
 def test_rows_are_right_on_the_checking_host(t: str, n: int) -> None:
     """Checked for accesses outside of arrays and for reads of what nobody wrote, at lengths with all kinds of ends."""
     numbers = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
