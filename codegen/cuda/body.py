@@ -14,6 +14,7 @@ from texpr.codegen.cuda.access import Access
 from texpr.codegen.cuda.copies import Pieces, check_plain, copy_call, copy_form
 from texpr.codegen.cuda.cursor import Cursor
 from texpr.codegen.cuda.expr import Value, emit_value
+from texpr.codegen.cuda.folds import look_back_terms, reduction, scanned, too_deep
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.literals import value_type
@@ -29,13 +30,9 @@ from texpr.codegen.cuda.wide import (
     chunk_row,
     fill_call,
     is_alone,
-    look_back_terms,
     needs_fill,
-    reduction,
     rest_of,
-    scanned,
     shift_call,
-    too_deep,
     wide_call,
 )
 from texpr.grammar.ast import Always, Read

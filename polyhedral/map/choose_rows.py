@@ -82,6 +82,21 @@ class Aim(NamedTuple):
 USUAL = Aim(5)
 
 
+class Use(NamedTuple):
+    """Whether loops over a row write along it, how many go over it beside vectors of all rows, which one of them reads
+    (0: there are none), and whether elements are below 32 bits."""
+
+    writes: bool
+    beside: int
+    narrow: bool
+
+    @staticmethod
+    def of(problem: Problem, loops: Sequence[Member], width: int) -> "Use":
+        beside = any(_reads_beside(problem, loop, loops) for loop in loops)
+        writes = any(isinstance(loop, Par) for loop in loops)
+        return Use(writes, len(loops) if beside else 0, width * 4 > ACCESS_BYTES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenRow:
     """Loops over a row, the neighbours that a thread takes at once, and the threads that hold it."""
@@ -160,7 +175,8 @@ def _row(
     """The loops that hold something, with threads for them."""
     warp, found = problem.target.warp_size, list[tuple[tuple[int, bool, int, int], ChosenRow]]()
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
-    aim = _aim(problem, loops, runs, line, narrow=width * 4 > ACCESS_BYTES)
+    use = Use.of(problem, loops, width)
+    aim = _aim(use, runs, line, is_known=constant_value(loops[0].extent) is not None)
     told = asked is not None or blocks_asked(problem.kernel, problem.target) is not None
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
         held = _holding(problem, stmts, loops, threads, width, line)
@@ -187,37 +203,38 @@ def _row(
     usual = min(found, key=lambda one: one[0])[1] if found else None
     if asked is not None:
         return usual
-    pieces = _pieces(problem, stmts, loops, width, line, most_ranks)
-    if pieces is not None:
-        return pieces
-    long = _long(problem, stmts, loops, width, line, usual, most_ranks)
-    return _bound(problem, loops, usual) if long is None and usual is not None else long
+    better = _pieces(problem, stmts, loops, use, width, line, most_ranks)
+    better = better or _long(problem, stmts, loops, use, width, line, usual, most_ranks)
+    return _bound(problem, use, usual) if better is None and usual is not None else better
 
 
-def _aim(problem: Problem, loops: Sequence[Member], runs: int, line: int, *, narrow: bool) -> Aim:
+def _aim(use: Use, runs: int, line: int, *, is_known: bool) -> Aim:
     """What was measured for rows that are written, with and without vectors of all rows beside them; others have
-    several runs in flight."""
-    beside = len(loops) > 1 and any(_reads_beside(problem, loop, loops) for loop in loops)
-    moments = beside and len(loops) >= NORM_LOOPS
-    if not any(isinstance(loop, Par) for loop in loops) or not (line or runs <= SHORT_RUNS):
+    several runs in flight. A case is of many lengths where a call decides that of a row (not `is_known`)."""
+    beside, moments = use.beside > 1, use.beside >= NORM_LOOPS
+    if not use.writes or not (line or runs <= SHORT_RUNS):
         return USUAL
     if line:
-        fits = runs <= (LINED_RUNS if narrow else 4 * LINED_RUNS // 3) and not (moments and narrow)
+        fits = runs <= (LINED_RUNS if use.narrow else 4 * LINED_RUNS // 3) and not (moments and use.narrow)
         return Aim(4, spare=True) if fits else USUAL
-    if beside and constant_value(loops[0].extent) is not None:  # else a case is of many lengths, all of which 2 suit
-        return Aim(4 if moments and narrow else 3, spare=True, bound=narrow and not moments)
-    if not beside and narrow and runs <= FEW_RUNS:
+    if beside and is_known:
+        return Aim(4 if moments and use.narrow else 3, spare=True, bound=use.narrow and not moments)
+    if not beside and use.narrow and runs <= FEW_RUNS:
         return Aim(3, spare=True, bound=True)
     return Aim(2)
 
 
 def _pieces(
-    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, line: int, most_ranks: int
+    problem: Problem,
+    stmts: tuple[Stmt, ...],
+    loops: Sequence[Member],
+    use: Use,
+    width: int,
+    line: int,
+    most_ranks: int,
 ) -> ChosenRow | None:
     """The row in slots, in pieces, where loops that write it read vectors beside it."""
-    wrote = any(isinstance(loop, Par) for loop in loops)
-    beside = len(loops) > 1 and any(_reads_beside(problem, loop, loops) for loop in loops)
-    if not (wrote and beside) or blocks_asked(problem.kernel, problem.target) is not None:
+    if not use.writes or use.beside < 2 or blocks_asked(problem.kernel, problem.target) is not None:
         return None
     found = in_pieces(problem, stmts, loops, width, line, most_ranks)
     if found is None:
@@ -233,14 +250,12 @@ def _pieces(
     )
 
 
-def _bound(problem: Problem, loops: Sequence[Member], row: ChosenRow) -> ChosenRow:
+def _bound(problem: Problem, use: Use, row: ChosenRow) -> ChosenRow:
     """The row with so many blocks on a multiprocessor that its threads have `NORMED` registers each, where a loop
     writes it in narrow elements, counted from a line, and two loops before have made numbers of it: such a thread takes
     more unbound, for what vectors of all rows have beside it (LayerNorm of 32749 x 4093 in bf16 runs at .93 of a copy
     with 64 registers, at .89 with the 78 that it takes; RMSNorm, with a loop less, takes 66 and is as fast)."""
-    narrow, wrote = row.width * 4 > ACCESS_BYTES, any(isinstance(loop, Par) for loop in loops)
-    beside = any(_reads_beside(problem, loop, loops) for loop in loops)
-    if not (row.line and narrow and wrote and beside) or len(row.loops) < NORM_LOOPS:
+    if not (row.line and use.narrow and use.writes and use.beside) or len(row.loops) < NORM_LOOPS:
         return row
     if blocks_asked(problem.kernel, problem.target) is not None or row.threads == problem.target.warp_size:
         return row
@@ -263,6 +278,7 @@ def _long(
     problem: Problem,
     stmts: tuple[Stmt, ...],
     loops: Sequence[Member],
+    use: Use,
     width: int,
     line: int,
     usual: ChosenRow | None,
@@ -279,17 +295,16 @@ def _long(
     room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
     streams = not line or (own is not None and own.rounds <= MOST_RUNS)
     alone = len(loops if usual is None else usual.loops) == 1
-    narrow, wrote = width * 4 > ACCESS_BYTES, any(isinstance(loop, Par) for loop in loops)
-    beside = len(loops) if any(_reads_beside(problem, loop, loops) for loop in loops) else 0
+    writes, beside, narrow = use
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     own = held_by(problem, stmts, loops, width, line)
     pairs = own is not None and len(own.elements) == 2 and len({name for name, _ in own.elements}) == 1
     for long in usable(
-        narrow=narrow, reads=not wrote and not alone, writes=wrote, line=line, beside=beside, pairs=pairs
+        narrow=narrow, reads=not writes and not alone, writes=writes, line=line, beside=beside, pairs=pairs
     ):
         held = _in_slots(problem, stmts, loops, long, width, line) or _in_registers(
-            problem, stmts, loops, long, width, line, unpacked=bool(line) and narrow and wrote
+            problem, stmts, loops, long, width, line, unpacked=bool(line) and narrow and writes
         )
         fits = long.threads * long.resident <= target.resident_threads
         if held is not None and fits and long.ranks <= min(target.max_cluster, most_ranks):

@@ -240,7 +240,7 @@ def make_tile(
         slots=slots,
         first=row.indices[0],
         outside=outside if len(registers) == 1 and width > 1 and not told else None,
-        ahead=len(row.indices) > 1 and not row.slots and held.rounds <= MOST_AHEAD,
+        ahead=len(row.indices) > 1 and not row.slots and held.rounds * len(held.elements) <= MOST_AHEAD,
     )
 
 

@@ -264,6 +264,7 @@ def _copied(copy: Copy) -> str:
             of += (
                 f", cut only at {in_words(copy.within.part)} < 1 or {copy.within.whole} <= {in_words(copy.within.part)}"
             )
+        of += ", all before the first is used" if copy.within.ahead else ""
     wide = copy.access.value if copy.access is not Access.EACH else ""
     cache = copy.cache.value if copy.cache is not Cache.PLAIN else ""
     how = (

@@ -1,5 +1,6 @@
 """Rows whose first or last load has less than a whole chunk, or none: all loads are made before the first is used."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -10,6 +11,7 @@ SOFTMAX = """kernel softmax(X: {t}[{m}, {n}], Y: {t}[{m}, {n}]) {{ par {m} i {{
     let total = sum {n} k {{ exp(f32(X[i, k]) - top) }}
     par {n} j {{ Y[i, j] = {t}(exp(f32(X[i, j]) - top) / total) }}
 }} }}"""
+TYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16}
 TOTAL = "kernel total(X: f32[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ X[i, k] }} }} }}"
 
 
@@ -32,7 +34,7 @@ def test_a_thread_makes_every_load_of_its_row_in_any_case(columns: int, rows: in
 
 
 def test_rows_of_many_runs_or_one_loop_or_one_load_have_conditions() -> None:
-    assert "_or_" not in source(SOFTMAX, "bf16", 64, 32000).split("X_row(")[0]  # no register for another address
+    assert "_or_" not in source(SOFTMAX, "bf16", 64, 32000)  # no register for another address
     assert "_or_" not in source(TOTAL, "f32", 64, 4100)  # nothing waits for the whole row
     assert "_or_" not in source(SOFTMAX, "f32", 64, 100)
 
@@ -43,16 +45,10 @@ def test_rows_are_right_on_the_checking_host(t: str, n: int) -> None:
     numbers = np.random.default_rng(n).standard_normal((3, n)).astype(np.float32)
     kernel = texpr.parse(SOFTMAX.format(t=t, m=3, n=n)).only.compile("cuda-host:sm_90a")
     assert "_or_" in kernel.source
-    x = numbers.astype(kernel_type(t))
+    x = numbers.astype(TYPES[t])
     y = np.zeros_like(x)
     kernel(X=x, Y=y)
     powers = np.exp(x.astype(np.float64) - x.astype(np.float64).max(1, keepdims=True))
     np.testing.assert_allclose(
         y.astype(np.float64), powers / powers.sum(1, keepdims=True), rtol=2e-2 if t == "bf16" else 1e-5, atol=1e-9
     )
-
-
-def kernel_type(t: str):
-    import ml_dtypes
-
-    return ml_dtypes.bfloat16 if t == "bf16" else np.float32
