@@ -33,6 +33,7 @@ from texpr.polyhedral.mapped.walks import every_node, node_reads, operator_buffe
 from texpr.polyhedral.orders.actors import Actor, Touch, below, collect
 from texpr.polyhedral.orders.reach import (
     IN,
+    OUT,
     Instances,
     across_lanes,
     across_warps,
@@ -167,9 +168,9 @@ class _Finder:
             tuple[int, tuple[str, ...]], Instances
         ] = {}  # by the identity of actors, and what is fixed
         self.reaches: dict[int, isl.Map | None] = {}  # by the identity of touches
-        self.alike: dict[int, list[isl.Map]] = {}  # by hash: of accesses that differ in names only, the first
-        self.pairs: dict[tuple[int, int], isl.Map] = {}  # by the identity of reaches
-        self.answers: dict[tuple[int, int, int, int], _Answer | None] = {}
+        self.alike: dict[int, list[isl.Map]] = {}  # by hash: of maps that differ in names only, the first
+        self.pairs: dict[tuple[int, int], isl.Map | None] = {}  # by the identity of reaches
+        self.answers: dict[tuple[int, int, int], _Answer | None] = {}  # by the identity of pairs
 
     def pair(self, source: Touch, sink: Touch, entry: tuple[Node, ...]) -> "Iterator[Question]":
         """The orders to look for from one access to another: in one iteration of all common loops, and carried by each.
@@ -198,10 +199,10 @@ class _Finder:
         """The order that a question finds, or None. Questions that differ in names only are asked once."""
         loops = [node for node in common if isinstance(node, Loop)]
         carried = len(loops) if carrier is None else next(n for n, loop in enumerate(loops) if loop is carrier)
-        first, second = self._reach(source), self._reach(sink)
-        key = (id(first), id(second), len(loops), carried)
+        pairs = self._together(source, sink)
+        key = (id(pairs), len(loops), carried)
         if key not in self.answers:
-            self.answers[key] = self._answer(first, second, len(loops), carried, sink.actor.span)
+            self.answers[key] = self._answer(pairs, len(loops), carried, sink.actor.span)
         answer = self.answers[key]
         if answer is None:
             return None
@@ -219,18 +220,15 @@ class _Finder:
             sink_span=sink.actor.span,
         )
 
-    def _answer(
-        self, first: isl.Map | None, second: isl.Map | None, loops: int, carried: int, span: Span
-    ) -> _Answer | None:
+    def _answer(self, pairs: isl.Map | None, loops: int, carried: int, span: Span) -> _Answer | None:
         """Whether accesses of different threads meet; where that takes more than their steps, they are taken to."""
         far = 1 if carried < loops else None
-        unknown = _Answer(scope=Scope.BLOCK if self.launch.threads > self.warp_size else Scope.WARP, distance=far)
-        if first is None or second is None:
-            return unknown
-        width = first.dim(IN) + second.dim(IN) + first.dim(isl.dim_type.param)
-        answer = unknown
+        answer = _Answer(scope=Scope.BLOCK if self.launch.threads > self.warp_size else Scope.WARP, distance=far)
+        if pairs is None:
+            return answer
+        width = pairs.dim(IN) + pairs.dim(OUT) + pairs.dim(isl.dim_type.param)
         with self._within_steps(span, width):
-            met = self.program.facts.within(meetings(self._together(first, second), loops, carried))
+            met = self.program.facts.within(meetings(pairs, loops, carried))
             warps, same_warps = tee(across_warps(met))
             scope = Scope.WARP if all(part.is_empty() for part in warps) else Scope.BLOCK
             if scope is Scope.WARP and all(part.is_empty() for part in across_lanes(met)):
@@ -241,12 +239,29 @@ class _Finder:
                 answer = replace(answer, distance=least_distance(chain(same_warps, across_lanes(met)), met, carried))
         return answer
 
-    def _together(self, first: isl.Map, second: isl.Map) -> isl.Map:
-        """The instances of two accesses at one element, found once for every loop that may carry an order."""
+    def _together(self, source: Touch, sink: Touch) -> isl.Map | None:
+        """The instances of two accesses at one element, found once for every loop that may carry an order, and for all
+        accesses that differ in names only; None where that takes more than their steps."""
+        first, second = self._reach(source), self._reach(sink)
+        if first is None or second is None:
+            return None
         key = (id(first), id(second))
         if key not in self.pairs:
-            self.pairs[key] = first.apply_range(second.reverse())
+            found: isl.Map | None = None
+            width = first.dim(IN) + second.dim(IN) + first.dim(isl.dim_type.param)
+            with self._within_steps(sink.actor.span, width):
+                found = self._first_alike(first.apply_range(second.reverse()))
+            self.pairs[key] = found
         return self.pairs[key]
+
+    def _first_alike(self, made: isl.Map) -> isl.Map:
+        """The first of the maps that differ from this one in names only, which may be itself."""
+        known = self.alike.setdefault(hash(made), [])
+        for one in known:
+            if one.plain_is_equal(made):
+                return one
+        known.append(made)
+        return made
 
     @contextmanager
     def _within_steps(self, span: Span, width: int) -> Iterator[None]:
@@ -264,10 +279,7 @@ class _Finder:
             found: isl.Map | None = None
             fixed = self.fixed[touch.buffer]
             with self._within_steps(touch.actor.span, len(touch.actor.dims) + len(fixed.names)):
-                made = reach(touch, self._instances(touch.actor, fixed))
-                known = self.alike.setdefault(hash(made), [])
-                found = next((one for one in known if one.plain_is_equal(made)), made)
-                known.append(found)
+                found = self._first_alike(reach(touch, self._instances(touch.actor, fixed)))
             self.reaches[id(touch)] = found
         return self.reaches[id(touch)]
 
