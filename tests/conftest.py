@@ -134,7 +134,7 @@ def _includes(*names: str) -> str:
     return "".join(f'#include "texpr/{name}"\n' for name in names)
 
 
-HOST_HEADERS = _includes("host/host.hpp", "kernel.cuh", "registers.cuh")  # what nearly every emitted text begins with
+HOST_HEADERS = _includes("host/host.hpp", "kernel.cuh", "wanted.cuh", "folds.cuh")  # what most texts begin with
 TOGETHER = [
     "cluster",
     "contract",

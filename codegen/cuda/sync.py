@@ -18,12 +18,12 @@ from texpr.codegen.cuda.lines import Lines
 from texpr.codegen.cuda.names import comment
 from texpr.codegen.cuda.stand import Stand
 from texpr.codegen.cuda.tiles import is_of_warp
-from texpr.grammar.ast import IndexExpr
+from texpr.grammar.ast import Atomic, IndexExpr
 from texpr.grammar.diagnostics import TExprError, fail
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import AfterLaunch, Await, GridBarrier, Publish, TriggerNext, Turn
 from texpr.polyhedral.mapped.look_back import LookBack
-from texpr.polyhedral.mapped.operators import Contract, Copy, Reduce, Unload
+from texpr.polyhedral.mapped.operators import Contract, Copy, Elementwise, Generic, Reduce, Store, Unload
 from texpr.polyhedral.mapped.order import Order
 from texpr.polyhedral.mapped.phases import phases
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -357,6 +357,10 @@ def needed_headers(facts: LaunchFacts) -> Iterator[str]:
         yield "texpr/cluster.cuh"
     for node in facts.nodes:
         match node:
+            case Generic(store=Store(atomic=True)):
+                yield "texpr/atomic.cuh"
+            case Elementwise(leaves=leaves) if any(isinstance(leaf, Atomic) for leaf in leaves):
+                yield "texpr/atomic.cuh"
             case Turn() | Publish() | Await() | GridBarrier() | Last():
                 yield "texpr/flags.cuh"
                 if isinstance(node, Last):

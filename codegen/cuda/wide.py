@@ -39,7 +39,8 @@ MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
 UNWRITTEN = Cache.READ_ONLY, Cache.LAST, Cache.NO_ALLOCATE  # hints for loads of what nobody writes meanwhile
 SURE = {"_wanted": "_or_sure", "_inside": "_inside_or_sure"}  # of threads that read something in any case
-HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/shifted.cuh"
+PLAIN_HEADER, WANTED_HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/wanted.cuh", "texpr/shifted.cuh"
+FOLDS_HEADER = "texpr/folds.cuh"
 
 
 def wide_call(copy: Copy, access: Places, chunks: str = "") -> str:
@@ -272,9 +273,15 @@ def refused(node: Copy | Combined, why: str) -> TExprError:
 
 def headers(facts: LaunchFacts) -> Iterator[str]:
     """The headers of the calls of this file and of `folds.py`."""
-    wide = any(copy.access is not Access.EACH for copy in facts.of(Copy))
-    if wide or facts.has(Lead, Reduce, Scan) or any(picked(loop) is not None for loop in facts.of(Loop)):
-        yield HEADER
+    wide = [copy for copy in facts.of(Copy) if copy.access is not Access.EACH]
+    wanted = any(copy.within is not None or copy.access is Access.FUNNEL for copy in wide)
+    folds = facts.has(Reduce, Scan) or any(picked(loop) is not None for loop in facts.of(Loop))
+    if wanted:
+        yield WANTED_HEADER
+    if folds:
+        yield FOLDS_HEADER
+    if not wanted and not folds and (wide or facts.has(Lead)):
+        yield PLAIN_HEADER
     if any(copy.access is Access.SHIFTED for copy in facts.of(Copy)):
         yield SHIFTED_HEADER
 

@@ -3,6 +3,9 @@
 // means the same, else a compare-and-swap loop on the smallest word (16 bits at least) that holds the element.
 #pragma once
 #include "texpr/update.cuh"
+#if defined(TX_HOST)
+#include "texpr/host/memory.hpp"
+#else
 
 namespace tx {
 
@@ -80,4 +83,11 @@ TX_FN void atomic_update(T* p, V value) {
   }
 }
 
+// An indivisible update.
+template <class Op, class T, class V>
+TX_FN void atomic(T& element, V value) {
+  atomic_update<Op>(&element, value);
+}
+
 }  // namespace tx
+#endif

@@ -6,7 +6,6 @@
 #include <cstdio>
 #endif
 
-#include "texpr/atomic.cuh"
 #include "texpr/elements.cuh"
 #include "texpr/packed.cuh"
 #include "texpr/strides.cuh"
@@ -137,11 +136,6 @@ class Reg {
 template <class T>
 TX_FN void store_unique(T& element, Value<T> value) {
   element = encode<T>(value);
-}
-// An indivisible update.
-template <class Op, class T, class V>
-TX_FN void atomic(T& element, V value) {
-  atomic_update<Op>(&element, value);
 }
 
 // A subscript that is read from data; the host build and TX_CHECKS check 0 <= value < extent.

@@ -30,19 +30,6 @@ constexpr bool is_byte_in_word<InWord<Words, i8>> = true;
 template <class Words>
 constexpr bool is_byte_in_word<InWord<Words, u8>> = true;
 
-// 0, 1, … kCount - 1 as a pack: what is written out so is no loop that a compiler unrolls (7 % of what it does for a
-// product on FMA units).
-template <int... kNumbers>
-struct Numbers {};
-template <int kCount, int... kNumbers>
-struct CountTo : CountTo<kCount - 1, kCount - 1, kNumbers...> {};
-template <int... kNumbers>
-struct CountTo<0, kNumbers...> {
-  using type = Numbers<kNumbers...>;
-};
-template <int kCount>
-using Count = typename CountTo<kCount>::type;
-
 template <class T, int kCount, bool kInWords = sizeof(T) < 4 && kCount * sizeof(T) >= 4>
 struct Packed {
   T element[kCount];
@@ -64,18 +51,12 @@ struct Packed {
   template <int kPart>
   TX_FN Packed<T, kPart> part(int index) const {
     Packed<T, kPart> found;
-    copied(found.element, element + index, Count<kPart>());
+    TX_COPY(found.element, element + index, sizeof found);
     return found;
   }
   template <int kPart>
   TX_FN void set_part(int index, Packed<T, kPart> from) {
-    copied(element + index, from.element, Count<kPart>());
-  }
-
- private:
-  template <int... kNumbers>
-  static TX_FN void copied(T* to, const T* from, Numbers<kNumbers...>) {
-    ((to[kNumbers] = from[kNumbers]), ...);
+    TX_COPY(element + index, from.element, sizeof from);
   }
 };
 

@@ -5,7 +5,7 @@
 // those of lane i. No element before the first is wanted.
 #pragma once
 #include "texpr/lanes.cuh"
-#include "texpr/registers.cuh"
+#include "texpr/wanted.cuh"
 
 namespace tx {
 

@@ -3,7 +3,7 @@
 // elements are wanted, as in vector.cuh.
 #pragma once
 #include "texpr/group.cuh"
-#include "texpr/vector.cuh"
+#include "texpr/wanted.cuh"
 
 namespace tx {
 

@@ -3,8 +3,8 @@
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
+#include "texpr/folds.cuh"
 #include "texpr/kernel.cuh"
-#include "texpr/registers.cuh"
 
 #line 10 "/texpr/argmax.cu"
 extern "C" __global__ void __launch_bounds__(32)

@@ -4,8 +4,8 @@
 // checked ones when the same text runs on the CPU.
 
 #include "texpr/flags.cuh"
+#include "texpr/folds.cuh"
 #include "texpr/kernel.cuh"
-#include "texpr/registers.cuh"
 
 #line 11 "/texpr/k.cu"
 extern "C" __global__ void __launch_bounds__(512, 2)

@@ -3,12 +3,13 @@
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
+#include "texpr/folds.cuh"
 #include "texpr/group.cuh"
 #include "texpr/kernel.cuh"
-#include "texpr/registers.cuh"
 #include "texpr/slots.cuh"
+#include "texpr/wanted.cuh"
 
-#line 12 "/texpr/k.cu"
+#line 13 "/texpr/k.cu"
 extern "C" __global__ void __launch_bounds__(416)
 k_0(const tx::bf16* __restrict__ X_data, tx::bf16* Y_data) {
   const tx::Global<const tx::bf16, tx::Fixed<100003, 1>> X(X_data, "X");

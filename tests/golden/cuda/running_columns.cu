@@ -3,9 +3,9 @@
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
+#include "texpr/folds.cuh"
 #include "texpr/kernel.cuh"
 #include "texpr/look_back.cuh"
-#include "texpr/registers.cuh"
 
 #line 11 "/texpr/k.cu"
 extern "C" __global__ void __launch_bounds__(256)

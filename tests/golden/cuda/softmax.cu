@@ -20,10 +20,11 @@
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
+#include "texpr/folds.cuh"
 #include "texpr/kernel.cuh"
-#include "texpr/registers.cuh"
+#include "texpr/wanted.cuh"
 
-#line 27 "/texpr/softmax.cu"
+#line 28 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* __restrict__ Y_data, tx::i64 M) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {1, 1}, "X");
@@ -46,7 +47,7 @@ texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* __restrict__ 
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
-#line 50 "/texpr/softmax.cu"
+#line 51 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case1(
     const tx::f32* __restrict__ X_data,
@@ -81,7 +82,7 @@ texpr_softmax_0_case1(
 }
 TX_EXPORT(texpr_softmax_0_case1);
 
-#line 85 "/texpr/softmax.cu"
+#line 86 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
@@ -124,7 +125,7 @@ texpr_softmax_0_case2(
 }
 TX_EXPORT(texpr_softmax_0_case2);
 
-#line 128 "/texpr/softmax.cu"
+#line 129 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
 texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
@@ -191,7 +192,7 @@ texpr_softmax_0_case3(
 }
 TX_EXPORT(texpr_softmax_0_case3);
 
-#line 195 "/texpr/softmax.cu"
+#line 196 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case4(
     const tx::f32* __restrict__ X_data,
@@ -254,7 +255,7 @@ texpr_softmax_0_case4(
 }
 TX_EXPORT(texpr_softmax_0_case4);
 
-#line 258 "/texpr/softmax.cu"
+#line 259 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
@@ -317,7 +318,7 @@ texpr_softmax_0_case5(
 }
 TX_EXPORT(texpr_softmax_0_case5);
 
-#line 321 "/texpr/softmax.cu"
+#line 322 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case6(
     const tx::f32* __restrict__ X_data,
@@ -380,7 +381,7 @@ texpr_softmax_0_case6(
 }
 TX_EXPORT(texpr_softmax_0_case6);
 
-#line 384 "/texpr/softmax.cu"
+#line 385 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -456,7 +457,7 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 }
 TX_EXPORT(texpr_softmax_0_case7);
 
-#line 460 "/texpr/softmax.cu"
+#line 461 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
 texpr_softmax_0_case8(
     const tx::f32* __restrict__ X_data,
@@ -535,7 +536,7 @@ texpr_softmax_0_case8(
 }
 TX_EXPORT(texpr_softmax_0_case8);
 
-#line 539 "/texpr/softmax.cu"
+#line 540 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(160)
 texpr_softmax_0_case9(
     const tx::f32* __restrict__ X_data,
@@ -614,7 +615,7 @@ texpr_softmax_0_case9(
 }
 TX_EXPORT(texpr_softmax_0_case9);
 
-#line 618 "/texpr/softmax.cu"
+#line 619 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(512)
 texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -690,7 +691,7 @@ texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 }
 TX_EXPORT(texpr_softmax_0_case10);
 
-#line 694 "/texpr/softmax.cu"
+#line 695 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(224)
 texpr_softmax_0_case11(
     const tx::f32* __restrict__ X_data,
@@ -769,7 +770,7 @@ texpr_softmax_0_case11(
 }
 TX_EXPORT(texpr_softmax_0_case11);
 
-#line 773 "/texpr/softmax.cu"
+#line 774 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(288)
 texpr_softmax_0_case12(
     const tx::f32* __restrict__ X_data,
@@ -848,7 +849,7 @@ texpr_softmax_0_case12(
 }
 TX_EXPORT(texpr_softmax_0_case12);
 
-#line 852 "/texpr/softmax.cu"
+#line 853 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(512)
 texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -924,7 +925,7 @@ texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 }
 TX_EXPORT(texpr_softmax_0_case13);
 
-#line 928 "/texpr/softmax.cu"
+#line 929 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case14(
     const tx::f32* __restrict__ X_data,
@@ -1003,7 +1004,7 @@ texpr_softmax_0_case14(
 }
 TX_EXPORT(texpr_softmax_0_case14);
 
-#line 1007 "/texpr/softmax.cu"
+#line 1008 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(544)
 texpr_softmax_0_case15(
     const tx::f32* __restrict__ X_data,
@@ -1082,7 +1083,7 @@ texpr_softmax_0_case15(
 }
 TX_EXPORT(texpr_softmax_0_case15);
 
-#line 1086 "/texpr/softmax.cu"
+#line 1087 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(928)
 texpr_softmax_0_case16(
     const tx::f32* __restrict__ X_data,
@@ -1161,7 +1162,7 @@ texpr_softmax_0_case16(
 }
 TX_EXPORT(texpr_softmax_0_case16);
 
-#line 1165 "/texpr/softmax.cu"
+#line 1166 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case17(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
