@@ -19,6 +19,8 @@ import sys
 
 KINDS = {"-cubin": "CUBIN", "-ptx": "PTX"}
 PATIENCE_S = 5
+SPLIT = "--split-compile=8"  # so many threads at most, a number for all machines: it stands in the cubin
+KERNEL = b"__global__"
 KEPT_MEMORY = {-3: 1 << 30, -1: (1 << 31) - 1, -2: 1 << 26}  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD of glibc
 WARM = b"__global__ void warm() {}\n"
 
@@ -32,6 +34,7 @@ class Library:
         major, minor = ctypes.c_int(), ctypes.c_int()
         self.need("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
+        self.splits = major.value >= 13  # of earlier ones it is not known
         # NVRTC opens its builtins by their bare name, which is found once the file beside it has been loaded.
         try:  # noqa: SIM105 -- contextlib takes as long to import as ctypes
             ctypes.CDLL(f"{path.rpartition('/')[0]}/libnvrtc-builtins.so.{self.version}")
@@ -57,9 +60,14 @@ class Library:
 
 
 def compile_text(library: Library, kind: str, result: str, options: list[str], source: str) -> int:
-    """Compile the file `source` to the file `result`; the exit status. What NVRTC says goes to the error output."""
+    """Compile the file `source` to the file `result`; the exit status. What NVRTC says goes to the error output.
+
+    Several kernels, such as those of cases that a call decides, are compiled side by side, to the code of each alone.
+    """
     with open(source, "rb") as file:  # noqa: PTH123 -- pathlib takes longer
         text = file.read()
+    if library.splits and text.count(KERNEL) > 1:
+        options = [*options, SPLIT]
     program = ctypes.c_void_p()
     library.need("nvrtcCreateProgram", ctypes.byref(program), text, source.encode(), 0, None, None)
     words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
@@ -83,8 +91,9 @@ def keep_memory() -> None:
     """Have the C library keep what a compilation frees, where it can: the next one needs as much again, and pages from
     the system take 4 % of its time."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in KEPT_MEMORY.items() if set_option else ():
-        set_option(option, value)
+    if set_option is not None:
+        for option, value in KEPT_MEMORY.items():
+            set_option(option, value)
 
 
 def is_told(patience_s: float) -> bool:

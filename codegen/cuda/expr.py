@@ -40,7 +40,7 @@ from texpr.grammar.ast import (
 from texpr.grammar.diagnostics import fail
 from texpr.grammar.permissions import HASTENED
 from texpr.grammar.records import dataclass
-from texpr.grammar.types import F32, I32, I64, U32, DType, compute_type
+from texpr.grammar.types import F32, F64, I32, I64, U32, DType, compute_type
 
 MAX_DEPTH = 12  # of calls and parentheses in one expression, before a temporary is made
 MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stand
@@ -50,7 +50,8 @@ MAX_LAZY_DEPTH = 200  # inside the arms of a select, where no temporary can stan
 class Value:
     """C++ text of a value. `product` has the factors of a multiplication that may still be contracted; `constant` says
     that a compiler may see a number in it, and warn of what it computes, `nonzero` that this number is not zero;
-    `names` are the variables that the text names."""
+    `whole` that it is of an index or a size that no number says, or a float of that; `names` are the variables that the
+    text names."""
 
     text: str
     level: int
@@ -59,6 +60,7 @@ class Value:
     product: tuple[str, str] | None = None
     constant: bool = False
     nonzero: bool = False
+    whole: bool = False
     names: frozenset[str] = frozenset()
 
     def at(self, level: int) -> str:
@@ -160,6 +162,8 @@ def _may_be_zero(value: Value) -> bool:
 def _float(fn: Fn, args: tuple[Value, ...], dtype: DType, depth: int, *, strict: bool, fast: bool) -> Value:
     if strict and fn in _STRICT:
         return _call(f"tx::{_STRICT[fn]}", _listed(args), dtype, depth)
+    if fast and fn is Fn.DIV and dtype == F32 and args[1].whole:
+        return _call("tx::fast_div_whole", _listed(args), dtype, depth)
     if fast and fn in HASTENED and dtype == F32:
         return _call(f"tx::fast_{fn.value}", _listed(args), dtype, depth)
     if fn in (Fn.ADD, Fn.SUB):
@@ -235,7 +239,8 @@ def emit_value(root: Expr, around: Surroundings) -> Value:
                 found, own = term(index, around.scope), I32
                 if found.wide or dtype != I32:
                     found, own = found.as_wide(), I64
-                done.append(cast(Value(found.text, found.level, own, names=found.names), dtype))
+                number = cast(Value(found.text, found.level, own, names=found.names), dtype)
+                done.append(replace(number, whole=found.low != found.high))
             case ConditionValue(condition=affine, dtype=dtype):
                 truth = term(affine, around.scope)
                 done.append(Value(truth.text, truth.level, dtype, names=truth.names))
@@ -271,7 +276,7 @@ def _combine(node: Operand, operands: tuple[Value, ...], around: Surroundings) -
         case Op(fn=fn, dtype=dtype):
             return apply(fn, operands, dtype, strict=around.strict, fast=around.fast, below=around.below)
         case Cast(dtype=dtype):
-            return cast(operands[0], dtype)
+            return replace(cast(operands[0], dtype), whole=operands[0].whole and dtype in (F32, F64))
         case Read():
             return replace(around.read(node, operands), depth=1 + max((o.depth for o in operands), default=0))
         case Select(condition=chosen, dtype=dtype):

@@ -233,10 +233,10 @@ def _pieces(
     line: int,
     most_ranks: int,
 ) -> ChosenRow | None:
-    """The row in slots, in pieces, where loops that write it read vectors beside it."""
-    if not use.writes or use.beside < 2 or blocks_asked(problem.kernel, problem.target) is not None:
+    """The row in slots, in pieces, where several loops go over it and write it."""
+    if not use.writes or len(loops) < 2 or blocks_asked(problem.kernel, problem.target) is not None:
         return None
-    found = in_pieces(problem, stmts, loops, width, line, most_ranks)
+    found = in_pieces(problem, stmts, loops, width, line, most_ranks, beside=use.beside > 0)
     if found is None:
         return None
     return ChosenRow(

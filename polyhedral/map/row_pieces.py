@@ -1,4 +1,4 @@
-"""Rows beside vectors that lie in slots, in pieces: how many runs of 16 bytes a thread has, and how many blocks a row.
+"""Rows that lie in slots, in pieces: how many runs of 16 bytes a thread has, and how many blocks a row.
 
     RMSNorm of 2730 x 24576, bf16     clusters of 4 blocks of 192 threads, 4 runs each, eight on a multiprocessor
     of 2796 x 24001                   one block of 768 threads, 4 runs each, two
@@ -8,10 +8,17 @@ A loop that writes such a row reads vectors of all rows beside it, and needs the
 H200, of a device copy, in registers and in pieces:
 
     bf16   RMSNorm     12288 .96 .98   24576 .85 .99   32768 .71 .98   49152 .89 .97   24001 .87 .94   40001 .82 .92
+                       51200 .77 .99   57344 .94 .98   65536 .96 .98
            LayerNorm   16384 .62 .93   24576 .89 .91   49152 .79 .86   (20480 .94 .92)
+                       51200 .76 .89   57344 .79 .92   65536 .84 .88
                        12001 .83 .86   14001 .74 .83   24001 .72 .80   32001 .75 .80   (40001 .81 .78)
+                       50257 .72 .81
     f32    RMSNorm     6144 .96 .98    8192 .96 .99    16384 .95 .98   24001 .87 .94   32001 .88 .94
            LayerNorm   12001 .70 .89   16001 .81 .87   24001 .62 .87   32001 .73 .82   (10001 .91 .88)
+
+Without vectors threads have room for more of a row. Only the longest that is aligned does better in pieces:
+
+    bf16   softmax     51200 .96 .99   57344 .96 .98   65536 .96 .99      f32     25600 .96 .98    28672 .92 .98
 """
 
 from collections.abc import Sequence
@@ -26,20 +33,21 @@ from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.target import Target
 
 NORM_LOOPS = 3  # of a norm of means and variances; one of squares has a loop less
-WARPS, MOST_WARPS = 48, 64  # on a multiprocessor, each thread with 40 registers, or 32
+FEW_WARPS, WARPS, MOST_WARPS = 32, 48, 64  # on a multiprocessor, each thread with 64 registers, 40, or 32
 LEAST_WARPS = 4  # of a block that shares a row with others
 SPARE_PARTS = 16
 
 
 class Pieces(NamedTuple):
     """Rows of so many bytes, in blocks whose threads have so many runs each, `ranks` of them for one row, and so many
-    warps on a multiprocessor at most."""
+    warps on a multiprocessor at most. `filled`: only rows that leave no thread without a run."""
 
     least_bytes: int
     most_bytes: int
     runs: int
     ranks: int
     warps: int = WARPS
+    filled: bool = False
 
 
 class InPieces(NamedTuple):
@@ -52,34 +60,67 @@ class InPieces(NamedTuple):
 
 
 KIB = 1 << 10
-MEASURED: dict[tuple[bool, bool, bool], tuple[Pieces, ...]] = {
-    (False, False, True): (Pieces(24 * KIB, 100 * KIB, 4, 4),),
-    (False, False, False): (Pieces(24 * KIB, 132 * KIB, 4, 4),),
+LONG = Pieces(100 * KIB, 108 * KIB, 5, 4, filled=True)
+FILLED = (
+    LONG,
+    Pieces(108 * KIB, 132 * KIB, 8, 8, FEW_WARPS, filled=True),
+    Pieces(108 * KIB, 132 * KIB, 8, 4, FEW_WARPS, filled=True),
+)
+MEASURED: dict[tuple[bool | None, bool, bool], tuple[Pieces, ...]] = {
+    (None, False, True): FILLED,
+    (None, False, False): FILLED,
+    (False, False, True): (
+        Pieces(24 * KIB, 100 * KIB, 4, 4),
+        Pieces(100 * KIB, 108 * KIB, 5, 4),
+        Pieces(108 * KIB, 132 * KIB, 8, 4, FEW_WARPS),
+    ),
+    (False, False, False): (
+        LONG,
+        Pieces(108 * KIB, 120 * KIB, 8, 4, FEW_WARPS, filled=True),
+        Pieces(24 * KIB, 132 * KIB, 4, 4),
+    ),
     (True, False, True): (
         Pieces(30 * KIB, 40 * KIB, 4, 2, MOST_WARPS),
         Pieces(44 * KIB, 56 * KIB, 4, 2, MOST_WARPS),
         Pieces(90 * KIB, 100 * KIB, 4, 4, MOST_WARPS),
+        Pieces(100 * KIB, 132 * KIB, 8, 4, FEW_WARPS),
     ),
     (False, True, True): (Pieces(27 * KIB, 52 * KIB, 4, 1), Pieces(52 * KIB, 100 * KIB, 6, 4)),
     (False, True, False): (Pieces(60 * KIB, 132 * KIB, 8, 4),),
-    (True, True, True): (Pieces(23 * KIB, 53 * KIB, 6, 1), Pieces(53 * KIB, 70 * KIB, 8, 2)),
-    (True, True, False): (Pieces(34 * KIB, 100 * KIB, 6, 2), Pieces(100 * KIB, 132 * KIB, 6, 4)),
+    (True, True, True): (
+        Pieces(23 * KIB, 53 * KIB, 6, 1),
+        Pieces(53 * KIB, 70 * KIB, 8, 2),
+        Pieces(96 * KIB, 104 * KIB, 9, 2),
+    ),
+    (True, True, False): (
+        Pieces(34 * KIB, 100 * KIB, 6, 2),
+        Pieces(100 * KIB, 116 * KIB, 7, 4),
+        Pieces(116 * KIB, 132 * KIB, 6, 4),
+    ),
 }
-"""By whether three loops go over a row, its runs are counted from a line, and its elements are narrow."""
+"""By whether three loops go over a row beside vectors (None: there are none), its runs are counted from a line, and its
+elements are narrow."""
 
 
 def in_pieces(
-    problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, line: int, most_ranks: int
+    problem: Problem,
+    stmts: tuple[Stmt, ...],
+    loops: Sequence[Member],
+    width: int,
+    line: int,
+    most_ranks: int,
+    *,
+    beside: bool,
 ) -> InPieces | None:
-    """The pieces of a row beside vectors; None where it does better otherwise, or a call decides its length."""
+    """The pieces of a row, `beside` vectors or not; None where others do better, or a call decides its length."""
     target = problem.target
     whole = held_by(problem, stmts, loops, width, line) if constant_value(loops[0].extent) is not None else None
     if whole is None or not in_chunks(problem, whole, width, line):
         return None
     row_bytes = whole.rounds * ACCESS_BYTES
-    kind = (len(loops) >= NORM_LOOPS, bool(line), width * 4 > ACCESS_BYTES)
+    kind = (len(loops) >= NORM_LOOPS if beside else None, bool(line), width * 4 > ACCESS_BYTES)
     known = (p for p in MEASURED.get(kind, ()) if p.least_bytes <= row_bytes < p.most_bytes)
-    pieces = next(known, None)
+    pieces = next((p for p in known if not p.filled or _fills(target, whole.rounds, p, most_ranks)), None)
     if pieces is None:
         return None
     ranks = min(pieces.ranks, target.max_cluster, most_ranks)
@@ -100,6 +141,12 @@ def in_pieces(
 def _threads(target: Target, runs: int, each: int) -> int:
     """Whole warps that have so many runs, so many in each of their threads and of those of other blocks."""
     return -(-runs // (each * target.warp_size)) * target.warp_size
+
+
+def _fills(target: Target, runs: int, pieces: Pieces, most_ranks: int) -> bool:
+    """Whether a row leaves no thread of its blocks without a run, nor any block."""
+    each = pieces.runs * pieces.ranks
+    return pieces.ranks <= min(target.max_cluster, most_ranks) and _threads(target, runs, each) * each == runs
 
 
 def _suits(target: Target, runs: int, each: int, line: int) -> bool:

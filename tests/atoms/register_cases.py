@@ -185,6 +185,7 @@ FUNCTIONS = """  const tx::Global<const float> x(X, "X");
   const tx::Global<float> w(W, "W");
   const tx::Global<float> s(S, "S");
   const tx::Global<float> p(P, "P");
+  const tx::Global<float> d(D, "D");
   for (int i = tx::thread(); i < n; i += 32) {
     y(i) = tx::fast_exp(x(i));
     z(i) = tx::fast_exp2(x(i));
@@ -192,6 +193,7 @@ FUNCTIONS = """  const tx::Global<const float> x(X, "X");
     p(i) = tx::fast_normcdf(x(i));
     w(i) = tx::fast_div(x(i), x(n - 1 - i));
     s(i) = tx::fast_sigmoid(x(i));
+    d(i) = tx::fast_div_whole(x(i), tx::cast<tx::f32>(tx::i64(i) * i * (i - 5000)));
   }"""
 
 
@@ -202,6 +204,8 @@ def hastened():
     x = np.concatenate([*drawn, [0.0, -0.0, np.inf, -np.inf, np.nan]]).astype(np.float32)
     want, within = [], []
     erf = np.frompyfunc(math.erf, 1, 1)
+    number = np.arange(len(x), dtype=np.int64)
+    whole = (number**2 * (number - 5000)).astype(np.float32).astype(np.float64)  # 0 and less, too
     for name, fn in (
         (Fn.EXP, np.exp),
         (Fn.EXP2, np.exp2),
@@ -209,6 +213,7 @@ def hastened():
         (Fn.DIV, lambda x: x / x[::-1]),
         (Fn.SIGMOID, lambda x: 1 / (1 + np.exp(-x))),
         (Fn.NORMCDF, lambda x: numerics.apply(Fn.NORMCDF, (x,), F64)),
+        (Fn.DIV, lambda x: x / whole),
     ):
         with np.errstate(all="ignore"):
             exact, error = fn(x.astype(np.float64)), FUNCTION_ERRORS[name]
@@ -219,7 +224,7 @@ def hastened():
         within.append(np.where(np.isfinite(want[-1]), near, 0.0))
     text = kernel(
         "hastened",
-        "const float* X, float* Y, float* Z, float* V, float* W, float* S, float* P, long long n",
+        "const float* X, float* Y, float* Z, float* V, float* W, float* S, float* P, float* D, long long n",
         FUNCTIONS,
     )
     case = Case(

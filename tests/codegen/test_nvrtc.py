@@ -9,11 +9,13 @@ import pytest
 import texpr
 from texpr import execute
 from texpr.codegen import nvrtc, toolchain
+from texpr.codegen.elf import sections
 from texpr.codegen.resources import resources
 from texpr.grammar.diagnostics import Diagnostic, TExprError
 from texpr.settings import settings
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
+SPLIT = b"-split-compile 8"
 KERNEL = 'extern "C" __global__ void k() {}\n'
 SAME = {
     "matmul_seed": {"M": 128, "N": 128, "K": 64},
@@ -81,6 +83,28 @@ def test_equal_text_gives_equal_cubins_of_nvrtc_from_any_folder(monkeypatch, tmp
     elsewhere.mkdir()
     monkeypatch.setattr(toolchain.tempfile, "tempdir", str(elsewhere))
     assert toolchain.compile_cubin(text, "sm_90a", by="nvrtc") == first
+
+
+@pytest.mark.nvrtc
+def test_kernels_that_are_compiled_side_by_side_have_the_code_of_each_alone():
+    each = [
+        f"""#line 1 "/texpr/k.cu"
+        extern "C" __global__ void k{n}(float* x) {{
+          float s = 0;
+          for (int i = threadIdx.x; i < {97 * n}; i += {n}) s += x[i] * x[i + {n}];
+          x[threadIdx.x] = s;
+        }}\n"""
+        for n in range(1, 5)
+    ]
+    together = toolchain.compile_cubin("".join(each), "sm_90a", by="nvrtc")
+    assert toolchain.compile_cubin("".join(each), "sm_90a", by="nvrtc") == together
+    assert SPLIT in together, "a cubin says how it was made"
+    for number, text in enumerate(each, 1):
+        alone = toolchain.compile_cubin(text, "sm_90a", by="nvrtc")
+        assert SPLIT not in alone
+        found = [sections(cubin)[f".text.k{number}"] for cubin in (together, alone)]
+        code = [cubin[one.offset : one.offset + one.size] for cubin, one in zip((together, alone), found, strict=True)]
+        assert code[0] == code[1] != b""
 
 
 @pytest.mark.nvrtc

@@ -231,6 +231,9 @@ def loaded() -> Iterator[Case]:
         yield "rows ahead", SOFTMAX.format(t=t, m=3, n=n), None, "sm_90a", {}
     for t, n in (("f32", 10007), ("f32", 12001), ("bf16", 12003), ("bf16", 16384)):
         yield "pieces", NORM.format(t=t, n=n), None, "sm_90a", {"M": 8}  # memory ends with a whole chunk
+    for t, n in (("bf16", 51200), ("bf16", 65536), ("f32", 28672)):
+        yield "longest", SOFTMAX.format(t=t, m=3, n=n), None, "sm_90a", {}
+        yield "longest", NORM.format(t=t, n=n), None, "sm_90a", {"M": 2}
 
 
 def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:

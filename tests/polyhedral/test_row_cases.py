@@ -67,11 +67,30 @@ def test_of_short_rows_lanes_have_an_element_each_and_of_shorter_ones_a_thread_h
     assert isinstance(only(choices(name, 8)), Flat) and isinstance(only(choices(name, 9)), Blocks)
 
 
+@pytest.mark.parametrize("columns", [8192, 12288, 16384, 20480, 32768])
+@pytest.mark.parametrize("name", NAMES)
+def test_long_rows_of_whole_runs_have_cases_of_their_own(name: str, columns: int) -> None:
+    whole, ragged = of_call(name, columns), of_call(name, columns - 1)
+    assert isinstance(whole, Blocks) and isinstance(ragged, Blocks)
+    assert [row.line for row in whole.rows] == [0] and [row.line for row in ragged.rows] == [128]
+    again = of_call(name, 32769)
+    assert isinstance(again, Blocks) and not again.rows, "a longer one is read again"
+
+
+@pytest.mark.parametrize(("dtype", "call"), [("bf16", "fast_div_whole"), ("f32", "")])
+def test_a_quotient_by_the_length_of_a_row_takes_its_inverse_where_it_is_rounded_to_16_bits(dtype, call) -> None:
+    text = text_of("rmsnorm").replace("f32[", f"{dtype}[")
+    free = texpr.parse(text).only.compile("cuda:sm_90a", stop_after="emit").source
+    assert (call in free) if call else "fast_div" not in free
+    own = texpr.parse(text).only.compile("cuda:sm_90a", sizes={"M": 99, "N": 4093}, stop_after="emit").source
+    assert "fast_div_whole" not in own, "a number's inverse is the compiler's business"
+
+
 @pytest.mark.gxx
 @pytest.mark.parametrize("name", NAMES)
 def test_one_artifact_is_right_at_every_length(name: str) -> None:
     kernel = texpr.parse(text_of(name)).only.compile("cuda-host:sm_90a")
-    for columns in (0, 1, 31, 33, 513, 1024, 2047, 4093, 4096, 8193, 100003):
+    for columns in (0, 1, 31, 33, 513, 1024, 2047, 4093, 4096, 8193, 12288, 16383, 30001, 32768, 100003):
         rng = np.random.default_rng(columns)
         x, g = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, columns), (columns,)))
         out = np.full(2 if name == "row_sum" else (2, columns), np.nan, np.float32)

@@ -115,6 +115,11 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
         (16384, "bf16", 3, (2, 256, 8)),
         (16001, "bf16", 3, (1, 352, 4)),
         (12001, "f32", 3, (2, 256, 6)),
+        (51200, "bf16", 2, (4, 320, 4)),
+        (57344, "bf16", 3, (4, 224, 4)),
+        (28672, "f32", 2, (4, 224, 4)),
+        (30000, "f32", 2, (4, 480, 3)),  # whose threads would not be filled
+        (28001, "f32", 3, (4, 256, 6)),
     ],
 )
 def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, blocks) -> None:
@@ -131,6 +136,29 @@ def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, block
     assert older.cluster == 1
     asked = one(mapped(text.replace(") {", ") #threads(256) {", 1)).candidate)[1]
     assert asked.threads == 256
+
+
+@pytest.mark.parametrize(
+    ("columns", "dtype", "blocks"),
+    [
+        (51200, "bf16", (4, 320, 4)),
+        (65536, "bf16", (8, 128, 8)),
+        (28672, "f32", (4, 224, 4)),
+        (32768, "f32", (8, 128, 8)),
+    ],
+)
+def test_the_longest_rows_lie_in_slots_where_they_fill_the_threads_of_their_blocks(columns, dtype, blocks) -> None:
+    text = """kernel k(X: T[1000, N], Y: T[1000, N]) {
+      par 1000 i {
+        let m = maximum N k { f32(X[i, k]) }
+        let s = sum N p { exp(f32(X[i, p]) - m) }
+        par N j { Y[i, j] = T(exp(f32(X[i, j]) - m) / s) }
+    } }""".replace("T", dtype)
+    found = one(mapped(text.replace("N", str(columns))).candidate)[1]
+    assert all(row.slots for row in found.rows) and (found.cluster, found.threads, found.resident) == blocks
+    for other in (columns - 64, columns // 2):
+        found = one(mapped(text.replace("N", str(other))).candidate)[1]
+        assert not any(row.slots for row in found.rows)
 
 
 TOTAL = "kernel k(X: bf16[{m}, {n}], S: f32[{m}]) {{ par {m} i {{ S[i] = sum {n} k {{ f32(X[i, k]) }} }} }}"
