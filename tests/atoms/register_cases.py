@@ -298,7 +298,7 @@ def logarithms():
 
 
 def family():
-    cases, texts = [], [HEADER, '#include "texpr/registers.cuh"\n']
+    cases, texts = [], [HEADER, '#include "texpr/folds.cuh"\n#include "texpr/wanted.cuh"\n']
     every = (moved(), rounded(), chosen(), picked(), scaled(), hastened(), below(), logarithms())
     for more_cases, more_texts in every:
         cases += more_cases

@@ -56,7 +56,7 @@ TX_EXPORT(both);
 
 @cache
 def singles():
-    return HostModule('#include "texpr/vector.cuh"\n#line 1 "/texpr/single.tex"' + TEXT)
+    return HostModule('#include "texpr/wanted.cuh"\n#line 1 "/texpr/single.tex"' + TEXT)
 
 
 def run(symbol, at, block=1):
@@ -116,7 +116,7 @@ def test_only_wanted_elements_race():
 
 FAR = """
 #define TX_HOST 1
-#include "texpr/vector.cuh"
+#include "texpr/wanted.cuh"
 struct Nowhere {
   using Element = float;
   static constexpr bool kShared = false;

@@ -163,7 +163,7 @@ def funnels():
 
 def family():
     tile_case, tile_text = shared()
-    cases, texts = [tile_case], [HEADER, '#include "texpr/vector.cuh"\n', tile_text]
+    cases, texts = [tile_case], [HEADER, '#include "texpr/wanted.cuh"\n', tile_text]
     for more_cases, more_texts in (copies(), ragged(), around(), funnels()):
         cases += more_cases
         texts += more_texts
