@@ -4,10 +4,9 @@
                                 N <= 8: a thread has a row of its own
                                 N <= 32: a warp has one, and a lane an element of it
                                 N % 4 == 0 and N <= 256, 512, 1024; N <= 512: a warp holds a row, and waits for no other
-                                N % 4 == 0 and N <= 2048, N <= 1536, N <= 2048, and so on to 16384: a block of more
+                                N % 4 == 0 and N <= 2048, N <= 1536, N <= 2048, and so on to 32768: a block of more
                                 and more threads, in ragged rows of which the greater part is known to be there
                                 (softmax of 4093 columns in bf16 ran at .95 of the kernel of that size, and runs at .99)
-                                N % 4 == 0 and N <= 32768, N <= 32768: one of as many as there are
                                 otherwise: each loop reads the row again
 
 A thread that has one run of a row waits longer than one with two (`choose_rows`), and one with as many as it can hold
@@ -15,7 +14,9 @@ has few others beside it: the threads of a case are those for its longest row, w
 half the length. Rows whose runs are whole have cases of their own: what asks of each element whether it is one of the
 row takes longer than memory does (softmax in bf16 ran at .52 to .78 of the kernel of each size, and runs at 1.00). What
 is known in a case is a fact for what is chosen in it. Where rows are short they are taken to be many: of a few it
-matters less how long they take. There are no cases where rows of several lengths wait for registers.
+matters less how long they take. There are no cases where rows of several lengths wait for registers. Long ragged rows
+have a block that is alone on its multiprocessor, and run at .5 to .95 of the kernel of their length: clusters, which
+those have, are for lengths that are known.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,7 +31,7 @@ from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
 WHOLE_BYTES, WARP_BYTES = (1 << 10, 2 << 10, 4 << 10), 2 << 10  # of a row that a warp holds, in whole runs, and in any
-BLOCK_BYTES, LONGEST_BYTES = (8 << 10, 16 << 10, 32 << 10, 64 << 10), 128 << 10  # of one that a block holds, in either
+BLOCK_BYTES = (8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10)  # of one that a block holds, in either
 ROWS = 1 << 18  # of few elements
 
 
@@ -63,8 +64,6 @@ def row_cases(problem: Problem, candidate: Candidate, hinted: Collection[str]) -
     for most in BLOCK_BYTES:
         yield _up_to(extent, most // bytes_, {}, aligned=run)
         yield from (_up_to(extent, bound // bytes_, {}) for bound in (most * 3 // 4, most))
-    yield _up_to(extent, LONGEST_BYTES // bytes_, {}, aligned=run)
-    yield _up_to(extent, LONGEST_BYTES // bytes_, {})
 
 
 def _up_to(extent: SizeVar, most: int, others: Mapping[str, int], aligned: int = 1) -> CallCase:

@@ -15,8 +15,13 @@
 //   texpr_softmax_0_case13: grid (M, 1, 1), block 512 threads, shared 128 bytes
 //   texpr_softmax_0_case14: grid (M, 1, 1), block 416 threads, shared 116 bytes
 //   texpr_softmax_0_case15: grid (M, 1, 1), block 544 threads, shared 148 bytes
-//   texpr_softmax_0_case16: grid (M, 1, 1), block 928 threads, shared 244 bytes
-//   texpr_softmax_0_case17: grid (M, 1, 1), block 256 threads, shared 96 bytes
+//   texpr_softmax_0_case16: grid (M, 1, 1), block 512 threads, shared 128 bytes
+//   texpr_softmax_0_case17: grid (M, 1, 1), block 640 threads, shared 160 bytes
+//   texpr_softmax_0_case18: grid (M, 1, 1), block 832 threads, shared 216 bytes
+//   texpr_softmax_0_case19: grid (M, 1, 1), block 1024 threads, shared 256 bytes
+//   texpr_softmax_0_case20: grid (M, 1, 1), block 896 threads, shared 224 bytes
+//   texpr_softmax_0_case21: grid (M, 1, 1), block 928 threads, shared 244 bytes
+//   texpr_softmax_0_case22: grid (M, 1, 1), block 256 threads, shared 96 bytes
 // Indices count elements. Memory is touched through tx:: accessors only, which are plain pointers here and
 // checked ones when the same text runs on the CPU.
 
@@ -24,7 +29,7 @@
 #include "texpr/kernel.cuh"
 #include "texpr/wanted.cuh"
 
-#line 28 "/texpr/softmax.cu"
+#line 33 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* __restrict__ Y_data, tx::i64 M) {
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {1, 1}, "X");
@@ -47,7 +52,7 @@ texpr_softmax_0_case0(const tx::f32* __restrict__ X_data, tx::f32* __restrict__ 
 }
 TX_EXPORT(texpr_softmax_0_case0);
 
-#line 51 "/texpr/softmax.cu"
+#line 56 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case1(
     const tx::f32* __restrict__ X_data,
@@ -82,7 +87,7 @@ texpr_softmax_0_case1(
 }
 TX_EXPORT(texpr_softmax_0_case1);
 
-#line 86 "/texpr/softmax.cu"
+#line 91 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case2(
     const tx::f32* __restrict__ X_data,
@@ -125,7 +130,7 @@ texpr_softmax_0_case2(
 }
 TX_EXPORT(texpr_softmax_0_case2);
 
-#line 129 "/texpr/softmax.cu"
+#line 134 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
 texpr_softmax_0_case3(
     const tx::f32* __restrict__ X_data,
@@ -192,7 +197,7 @@ texpr_softmax_0_case3(
 }
 TX_EXPORT(texpr_softmax_0_case3);
 
-#line 196 "/texpr/softmax.cu"
+#line 201 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case4(
     const tx::f32* __restrict__ X_data,
@@ -255,7 +260,7 @@ texpr_softmax_0_case4(
 }
 TX_EXPORT(texpr_softmax_0_case4);
 
-#line 259 "/texpr/softmax.cu"
+#line 264 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case5(
     const tx::f32* __restrict__ X_data,
@@ -318,7 +323,7 @@ texpr_softmax_0_case5(
 }
 TX_EXPORT(texpr_softmax_0_case5);
 
-#line 322 "/texpr/softmax.cu"
+#line 327 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(32)
 texpr_softmax_0_case6(
     const tx::f32* __restrict__ X_data,
@@ -381,7 +386,7 @@ texpr_softmax_0_case6(
 }
 TX_EXPORT(texpr_softmax_0_case6);
 
-#line 385 "/texpr/softmax.cu"
+#line 390 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(256)
 texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -457,7 +462,7 @@ texpr_softmax_0_case7(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i
 }
 TX_EXPORT(texpr_softmax_0_case7);
 
-#line 461 "/texpr/softmax.cu"
+#line 466 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(128)
 texpr_softmax_0_case8(
     const tx::f32* __restrict__ X_data,
@@ -536,7 +541,7 @@ texpr_softmax_0_case8(
 }
 TX_EXPORT(texpr_softmax_0_case8);
 
-#line 540 "/texpr/softmax.cu"
+#line 545 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(160)
 texpr_softmax_0_case9(
     const tx::f32* __restrict__ X_data,
@@ -615,7 +620,7 @@ texpr_softmax_0_case9(
 }
 TX_EXPORT(texpr_softmax_0_case9);
 
-#line 619 "/texpr/softmax.cu"
+#line 624 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(512)
 texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -691,7 +696,7 @@ texpr_softmax_0_case10(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 }
 TX_EXPORT(texpr_softmax_0_case10);
 
-#line 695 "/texpr/softmax.cu"
+#line 700 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(224)
 texpr_softmax_0_case11(
     const tx::f32* __restrict__ X_data,
@@ -770,7 +775,7 @@ texpr_softmax_0_case11(
 }
 TX_EXPORT(texpr_softmax_0_case11);
 
-#line 774 "/texpr/softmax.cu"
+#line 779 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(288)
 texpr_softmax_0_case12(
     const tx::f32* __restrict__ X_data,
@@ -849,7 +854,7 @@ texpr_softmax_0_case12(
 }
 TX_EXPORT(texpr_softmax_0_case12);
 
-#line 853 "/texpr/softmax.cu"
+#line 858 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(512)
 texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
@@ -925,7 +930,7 @@ texpr_softmax_0_case13(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 }
 TX_EXPORT(texpr_softmax_0_case13);
 
-#line 929 "/texpr/softmax.cu"
+#line 934 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(416)
 texpr_softmax_0_case14(
     const tx::f32* __restrict__ X_data,
@@ -1004,7 +1009,7 @@ texpr_softmax_0_case14(
 }
 TX_EXPORT(texpr_softmax_0_case14);
 
-#line 1008 "/texpr/softmax.cu"
+#line 1013 "/texpr/softmax.cu"
 extern "C" __global__ void __launch_bounds__(544)
 texpr_softmax_0_case15(
     const tx::f32* __restrict__ X_data,
@@ -1083,40 +1088,34 @@ texpr_softmax_0_case15(
 }
 TX_EXPORT(texpr_softmax_0_case15);
 
-#line 1087 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(928)
-texpr_softmax_0_case16(
-    const tx::f32* __restrict__ X_data,
-    tx::f32* Y_data,
-    tx::i64 M,
-    tx::i64 N_i64) {
+#line 1092 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(512, 2)
+texpr_softmax_0_case16(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
   const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case16(smem + 0, 29, "m_parts_case16");
-  const tx::Shared<tx::f32> s_parts_case16(smem + 128, 29, "s_parts_case16");
+  const tx::Shared<tx::f32> m_parts_case16(smem + 0, 16, "m_parts_case16");
+  const tx::Shared<tx::f32> s_parts_case16(smem + 64, 16, "s_parts_case16");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
   // softmax.tex:5: m = maximum N k { X[i, k] }
   tx::f32 m = -tx::f32_infinity();
-  tx::Reg<tx::f32, 36> X_row_case16("X_row_case16");
-  const int lead = tx::lead<128>(X, tx::i64(i) * N);
-  const int row = 128 * warp + 4 * lane + (-1) * lead;
-  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+  tx::Reg<tx::f32, 32> X_row_case16("X_row_case16");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
 #line 5 "/texpr/softmax.tex"
-    tx::put(X_row_case16, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 2 <= row_part), M * N));
-  }
-  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
-#line 5
-    tx::fill(X_row_case16, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 2 <= row_part_2), -tx::f32_infinity());
+    tx::put(X_row_case16, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 2048 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 2048 * row_part)).cut(false, 4 <= row_part)));
   }
   tx::f32 m_part = -tx::f32_infinity();
-  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
-    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+  TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
+    const int k_first = 2048 * k_serial + 128 * warp + 4 * lane;
+    if (k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
 #line 5
-      m_part = tx::max(m_part, X_row_case16(4 * k_serial + k_vector));
+        m_part = tx::max(m_part, X_row_case16(4 * k_serial + k_vector));
+      }
     }
   }
 #line 5
@@ -1126,15 +1125,18 @@ texpr_softmax_0_case16(
 #line 5
   tx::sync_block(0);  // m_parts_case16 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case16(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 16>([&](int each_warp) { return m_parts_case16(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
   tx::f64 s_case16 = 0.0;
   tx::f32 s_part = 0.0f;
-  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
-    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
+    const int k_first_1 = 2048 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
 #line 6
-      s_part += tx::exp(X_row_case16(4 * k_1_serial + k_vector_1) - m);
+        s_part += tx::exp(X_row_case16(4 * k_1_serial + k_vector_1) - m);
+      }
     }
   }
 #line 6
@@ -1144,32 +1146,424 @@ texpr_softmax_0_case16(
 #line 6
   tx::sync_block(1);  // s_parts_case16 is written before it is combined
 #line 6
-  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case16(each_warp_1); });
+  s_part = tx::fold<tx::Sum<tx::f32>, 16>([&](int each_warp_1) { return s_parts_case16(each_warp_1); });
   s_case16 += tx::cast<tx::f64>(s_part);
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
-  TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
-    const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
-    if (j_serial < 2 || j_first < N) {
+  TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
+    const int j_first = 2048 * j_serial + 128 * warp + 4 * lane;
+    if (j_first < N) {
       tx::Reg<tx::f32, 4> Y_run("Y_run");
       TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
 #line 8
         Y_run(j_vector) = tx::exp(X_row_case16(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case16);
       }
 #line 8
-      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 2 <= j_serial));
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
     }
   }
 }
 TX_EXPORT(texpr_softmax_0_case16);
 
-#line 1166 "/texpr/softmax.cu"
-extern "C" __global__ void __launch_bounds__(256)
-texpr_softmax_0_case17(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+#line 1168 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(640)
+texpr_softmax_0_case17(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
   const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
   const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
   TX_DYN_SMEM(smem);
-  const tx::Shared<tx::f32> m_parts_case17(smem + 0, 8, "m_parts_case17");
-  const tx::Shared<tx::f64> s_parts_case17(smem + 32, 8, "s_parts_case17");
+  const tx::Shared<tx::f32> m_parts_case17(smem + 0, 20, "m_parts_case17");
+  const tx::Shared<tx::f32> s_parts_case17(smem + 80, 20, "s_parts_case17");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row_case17("X_row_case17");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case17, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 2560 * row_part, tx::i64(i) * N + row + 2560, tx::Wanted<4>(0 - row, N - row, 2560 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case17, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 2560 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+      m_part = tx::max(m_part, X_row_case17(4 * k_serial + k_vector));
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case17(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case17 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 20>([&](int each_warp) { return m_parts_case17(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case17 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+      s_part += tx::exp(X_row_case17(4 * k_1_serial + k_vector_1) - m);
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case17(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case17 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 20>([&](int each_warp_1) { return s_parts_case17(each_warp_1); });
+  s_case17 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 2560 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 3 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case17(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case17);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case17);
+
+#line 1247 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(832)
+texpr_softmax_0_case18(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case18(smem + 0, 26, "m_parts_case18");
+  const tx::Shared<tx::f32> s_parts_case18(smem + 112, 26, "s_parts_case18");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 20> X_row_case18("X_row_case18");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 5; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case18, 4 * row_part, tx::load_inside_or_sure<4>(X, tx::i64(i) * N + row + 3328 * row_part, tx::i64(i) * N + row + 3328, tx::Wanted<4>(0 - row, N - row, 3328 * row_part).cut(row_part < 1, 3 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 5; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case18, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3328 * row_part_2).cut(row_part_2 < 1, 3 <= row_part_2), -tx::f32_infinity());
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 5; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+      m_part = tx::max(m_part, X_row_case18(4 * k_serial + k_vector));
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case18(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case18 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 26>([&](int each_warp) { return m_parts_case18(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case18 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 5; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+      s_part += tx::exp(X_row_case18(4 * k_1_serial + k_vector_1) - m);
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case18(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case18 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 26>([&](int each_warp_1) { return s_parts_case18(each_warp_1); });
+  s_case18 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 5; ++j_serial) {
+    const int j_first = 3328 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 3 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case18(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case18);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 3 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case18);
+
+#line 1326 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(1024)
+texpr_softmax_0_case19(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case19(smem + 0, 32, "m_parts_case19");
+  const tx::Shared<tx::f32> s_parts_case19(smem + 128, 32, "s_parts_case19");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 32> X_row_case19("X_row_case19");
+  const int row = 128 * warp + 4 * lane;
+  TX_UNROLL for (int row_part = 0; row_part < 8; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case19, 4 * row_part, tx::load_or_none<4>(X, tx::i64(i) * N + row + 4096 * row_part, tx::i64(i) * N + row, tx::Wanted<4>(0, N - (row + 4096 * row_part)).cut(false, 4 <= row_part)));
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 8; ++k_serial) {
+    const int k_first = 4096 * k_serial + 128 * warp + 4 * lane;
+    if (k_serial < 4 || k_first < N) {
+      TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+        m_part = tx::max(m_part, X_row_case19(4 * k_serial + k_vector));
+      }
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case19(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case19 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 32>([&](int each_warp) { return m_parts_case19(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case19 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 8; ++k_1_serial) {
+    const int k_first_1 = 4096 * k_1_serial + 128 * warp + 4 * lane;
+    if (k_1_serial < 4 || k_first_1 < N) {
+      TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+        s_part += tx::exp(X_row_case19(4 * k_1_serial + k_vector_1) - m);
+      }
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case19(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case19 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 32>([&](int each_warp_1) { return s_parts_case19(each_warp_1); });
+  s_case19 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 8; ++j_serial) {
+    const int j_first = 4096 * j_serial + 128 * warp + 4 * lane;
+    if (j_serial < 4 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case19(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case19);
+      }
+#line 8
+      tx::store(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case19);
+
+#line 1402 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(896)
+texpr_softmax_0_case20(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case20(smem + 0, 28, "m_parts_case20");
+  const tx::Shared<tx::f32> s_parts_case20(smem + 112, 28, "s_parts_case20");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 28> X_row_case20("X_row_case20");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 7; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case20, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3584 * row_part, tx::Wanted<4>(0 - row, N - row, 3584 * row_part).cut(row_part < 1, 4 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 7; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case20, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3584 * row_part_2).cut(row_part_2 < 1, 4 <= row_part_2), -tx::f32_infinity());
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 7; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+      m_part = tx::max(m_part, X_row_case20(4 * k_serial + k_vector));
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case20(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case20 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 28>([&](int each_warp) { return m_parts_case20(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case20 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 7; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+      s_part += tx::exp(X_row_case20(4 * k_1_serial + k_vector_1) - m);
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case20(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case20 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 28>([&](int each_warp_1) { return s_parts_case20(each_warp_1); });
+  s_case20 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 7; ++j_serial) {
+    const int j_first = 3584 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 4 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case20(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case20);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 4 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case20);
+
+#line 1481 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(928)
+texpr_softmax_0_case21(
+    const tx::f32* __restrict__ X_data,
+    tx::f32* Y_data,
+    tx::i64 M,
+    tx::i64 N_i64) {
+  const int N = int(N_i64);
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case21(smem + 0, 29, "m_parts_case21");
+  const tx::Shared<tx::f32> s_parts_case21(smem + 128, 29, "s_parts_case21");
+  const int lane = tx::lane();
+  const int warp = tx::warp();
+  const int i = tx::block_x();
+  // softmax.tex:5: m = maximum N k { X[i, k] }
+  tx::f32 m = -tx::f32_infinity();
+  tx::Reg<tx::f32, 36> X_row_case21("X_row_case21");
+  const int lead = tx::lead<128>(X, tx::i64(i) * N);
+  const int row = 128 * warp + 4 * lane + (-1) * lead;
+  TX_UNROLL for (int row_part = 0; row_part < 9; ++row_part) {
+#line 5 "/texpr/softmax.tex"
+    tx::put(X_row_case21, 4 * row_part, tx::load_inside<4>(X, tx::i64(i) * N + row + 3712 * row_part, tx::Wanted<4>(0 - row, N - row, 3712 * row_part).cut(row_part < 1, 6 <= row_part), M * N));
+  }
+  TX_UNROLL for (int row_part_2 = 0; row_part_2 < 9; ++row_part_2) {
+#line 5
+    tx::fill(X_row_case21, 4 * row_part_2, tx::Wanted<4>(0 - row, N - row, 3712 * row_part_2).cut(row_part_2 < 1, 6 <= row_part_2), -tx::f32_infinity());
+  }
+  tx::f32 m_part = -tx::f32_infinity();
+  TX_UNROLL for (int k_serial = 0; k_serial < 9; ++k_serial) {
+    TX_UNROLL for (int k_vector = 0; k_vector < 4; ++k_vector) {
+#line 5
+      m_part = tx::max(m_part, X_row_case21(4 * k_serial + k_vector));
+    }
+  }
+#line 5
+  m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
+#line 5
+  if (lane == 0) m_parts_case21(warp) = m_part;
+#line 5
+  tx::sync_block(0);  // m_parts_case21 is written before it is combined
+#line 5
+  m_part = tx::fold<tx::Greatest<tx::f32>, 29>([&](int each_warp) { return m_parts_case21(each_warp); });
+  m = tx::max(m, m_part);
+  // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
+  tx::f64 s_case21 = 0.0;
+  tx::f32 s_part = 0.0f;
+  TX_UNROLL for (int k_1_serial = 0; k_1_serial < 9; ++k_1_serial) {
+    TX_UNROLL for (int k_vector_1 = 0; k_vector_1 < 4; ++k_vector_1) {
+#line 6
+      s_part += tx::exp(X_row_case21(4 * k_1_serial + k_vector_1) - m);
+    }
+  }
+#line 6
+  s_part = tx::reduce_lanes<tx::Sum<tx::f32>>(s_part);
+#line 6
+  if (lane == 0) s_parts_case21(warp) = s_part;
+#line 6
+  tx::sync_block(1);  // s_parts_case21 is written before it is combined
+#line 6
+  s_part = tx::fold<tx::Sum<tx::f32>, 29>([&](int each_warp_1) { return s_parts_case21(each_warp_1); });
+  s_case21 += tx::cast<tx::f64>(s_part);
+  // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
+  TX_UNROLL for (int j_serial = 0; j_serial < 9; ++j_serial) {
+    const int j_first = 3712 * j_serial + 128 * warp + 4 * lane + (-1) * lead;
+    if (j_serial < 6 || j_first < N) {
+      tx::Reg<tx::f32, 4> Y_run("Y_run");
+      TX_UNROLL for (int j_vector = 0; j_vector < 4; ++j_vector) {
+#line 8
+        Y_run(j_vector) = tx::exp(X_row_case21(4 * j_serial + j_vector) - m) / tx::cast<tx::f32>(s_case21);
+      }
+#line 8
+      tx::store_wanted(Y, tx::i64(i) * N + j_first, tx::take<4>(Y_run, 0), tx::Wanted<4>(0 - j_first, N - j_first).cut(j_serial < 1, 6 <= j_serial));
+    }
+  }
+}
+TX_EXPORT(texpr_softmax_0_case21);
+
+#line 1560 "/texpr/softmax.cu"
+extern "C" __global__ void __launch_bounds__(256)
+texpr_softmax_0_case22(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::i64 N) {
+  const tx::Global<const tx::f32, tx::Strides<2>> X(X_data, {N, 1}, "X");
+  const tx::Global<tx::f32, tx::Strides<2>> Y(Y_data, {N, 1}, "Y");
+  TX_DYN_SMEM(smem);
+  const tx::Shared<tx::f32> m_parts_case22(smem + 0, 8, "m_parts_case22");
+  const tx::Shared<tx::f64> s_parts_case22(smem + 32, 8, "s_parts_case22");
   const int lane = tx::lane();
   const int warp = tx::warp();
   const int i = tx::block_x();
@@ -1184,15 +1578,15 @@ texpr_softmax_0_case17(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 5
   m_part = tx::reduce_lanes<tx::Greatest<tx::f32>>(m_part);
 #line 5
-  if (lane == 0) m_parts_case17(warp) = m_part;
+  if (lane == 0) m_parts_case22(warp) = m_part;
 #line 5
-  tx::sync_block(0);  // m_parts_case17 is written before it is combined
+  tx::sync_block(0);  // m_parts_case22 is written before it is combined
 #line 5
-  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case17(each_warp); });
+  m_part = tx::fold<tx::Greatest<tx::f32>, 8>([&](int each_warp) { return m_parts_case22(each_warp); });
   m = tx::max(m, m_part);
   // softmax.tex:6: s = sum N k { exp(X[i, k] - m) }
-  tx::f64 s_case17 = 0.0;
-  tx::f64 s_part_case17 = 0.0;
+  tx::f64 s_case22 = 0.0;
+  tx::f64 s_part_case22 = 0.0;
   for (tx::i64 k_1_serial_chunk = 0; k_1_serial_chunk < ((N + 255) / 256 + 4095) / 4096; ++k_1_serial_chunk) {
     tx::f32 s_chunk = 0.0f;
     for (int k_1_serial_step = 0; k_1_serial_step < tx::min(tx::i64(4096), (N + 255) / 256 - 4096 * k_1_serial_chunk); ++k_1_serial_step) {
@@ -1200,22 +1594,22 @@ texpr_softmax_0_case17(const tx::f32* __restrict__ X_data, tx::f32* Y_data, tx::
 #line 6
       if (k_1 < N) s_chunk += tx::exp(X(i, k_1) - m);
     }
-    s_part_case17 += tx::cast<tx::f64>(s_chunk);
+    s_part_case22 += tx::cast<tx::f64>(s_chunk);
   }
 #line 6
-  s_part_case17 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case17);
+  s_part_case22 = tx::reduce_lanes<tx::Sum<tx::f64>>(s_part_case22);
 #line 6
-  if (lane == 0) s_parts_case17(warp) = s_part_case17;
+  if (lane == 0) s_parts_case22(warp) = s_part_case22;
 #line 6
-  tx::sync_block(1);  // s_parts_case17 is written before it is combined
+  tx::sync_block(1);  // s_parts_case22 is written before it is combined
 #line 6
-  s_part_case17 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case17(each_warp_1); });
-  s_case17 += s_part_case17;
+  s_part_case22 = tx::fold<tx::Sum<tx::f64>, 8>([&](int each_warp_1) { return s_parts_case22(each_warp_1); });
+  s_case22 += s_part_case22;
   // softmax.tex:8: Y[i, j] = exp(X[i, j] - m) / s
   for (tx::i64 j_serial = 0; j_serial < (N + 255) / 256; ++j_serial) {
     const tx::i64 j = 256 * j_serial + 32 * warp + lane;
 #line 8
-    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case17);
+    if (j < N) Y(i, j) = tx::exp(X(i, j) - m) / tx::cast<tx::f32>(s_case22);
   }
 }
-TX_EXPORT(texpr_softmax_0_case17);
+TX_EXPORT(texpr_softmax_0_case22);
