@@ -33,7 +33,8 @@ from texpr.polyhedral.map.vectors import ACCESS_BYTES
 from texpr.polyhedral.target import Target
 
 NORM_LOOPS = 3  # of a norm of means and variances; one of squares has a loop less
-FEW_WARPS, WARPS, MOST_WARPS = 32, 48, 64  # on a multiprocessor, each thread with 64 registers, 40, or 32
+WARPS, MOST_WARPS = 48, 64  # on a multiprocessor, each thread with 40 registers, or 32
+FEW_WARPS = MOST_WARPS // 2  # of which each thread has 64
 LEAST_WARPS = 4  # of a block that shares a row with others
 SPARE_PARTS = 16
 
