@@ -147,10 +147,10 @@ def test_exact_mode_finds_nothing_wrong(name: str) -> None:
 @pytest.mark.parametrize(
     ("arch", "first", "step"),
     [
-        ("sm_90a", 1, 3),
-        ("sm_80", 0, 3),
-        ("sm_100a", 1, 3),
-        ("sm_120a", 2, 3),
+        ("sm_90a", 1, 4),
+        ("sm_80", 0, 4),
+        ("sm_100a", 3, 4),
+        ("sm_120a", 2, 4),
         pytest.param("sm_90a", 0, 1, marks=pytest.mark.long),
     ],
 )
