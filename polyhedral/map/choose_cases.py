@@ -15,7 +15,7 @@ half the length. Rows whose runs are whole have cases of their own: what asks of
 row takes longer than memory does (softmax in bf16 ran at .52 to .78 of the kernel of each size, and runs at 1.00). What
 is known in a case is a fact for what is chosen in it. Where rows are short they are taken to be many: of a few it
 matters less how long they take. There are no cases where rows of several lengths wait for registers. Long ragged rows
-have a block that is alone on its multiprocessor, and run at .5 to .95 of the kernel of their length: clusters, which
+have a block that is alone on its multiprocessor, and run at .55 to .95 of the kernel of their length: clusters, which
 those have, are for lengths that are known.
 """
 

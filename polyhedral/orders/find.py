@@ -73,7 +73,7 @@ def launch_orders(
             for sink in touches:
                 for question in finder.pair(source, sink, entry):
                     pairs += 1
-                    if pairs > MAX_PAIRS or len(finder.answers) > MAX_QUESTIONS:
+                    if pairs > MAX_PAIRS or max(len(finder.answers), len(finder.pairs)) > MAX_QUESTIONS:
                         raise _too_many(program, sink)
                     order = finder.order(*question)
                     if order is not None:

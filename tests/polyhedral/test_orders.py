@@ -1,6 +1,7 @@
 """Orders say what threads of a block must wait for; barriers enforce them, and the checker misses none that goes."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import stages
@@ -20,6 +21,8 @@ from texpr.polyhedral.orders import find as hazards
 from texpr.polyhedral.orders.flow import check_enforced, unenforced
 from texpr.polyhedral.orders.synchronise import synchronise
 from texpr.polyhedral.program import Hazard
+
+KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 
 
 def only_launch(text: str) -> Launch:
@@ -266,6 +269,16 @@ def unrolled(bands: int) -> Launch:
 
 def test_unrolled_bands_are_some_questions_and_not_thousands() -> None:
     assert len(unrolled(40).orders) > 2_500
+
+
+def test_pairs_of_accesses_that_differ_in_names_only_are_asked_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two products of a step read the same elements of a tile, so what brings it meets both alike."""
+    looked_for, asked = list[object](), list[object]()
+    order, meet = hazards._Finder.order, hazards.meetings
+    monkeypatch.setattr(hazards._Finder, "order", lambda *given: looked_for.append(given) or order(*given))
+    monkeypatch.setattr(hazards, "meetings", lambda *given: asked.append(given) or meet(*given))
+    mapped((KERNELS / "matmul_seed.tex").read_text(encoding="utf-8"), M=4096, N=4096, K=4096)
+    assert len(asked) == 9 and len(looked_for) == 12
 
 
 def test_one_more_band_changes_no_order_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
