@@ -206,7 +206,8 @@ class _Walk:
         leaf = statement.leaf
         if isinstance(leaf, Anchor):
             return state
-        added = [state.get(read.buffer, Sum()) for read in read_accesses(leaf) if statement.origin is not Origin.SOURCE]
+        own = statement.origin in (Origin.SOURCE, Origin.REST)
+        added = [state.get(read.buffer, Sum()) for read in read_accesses(leaf) if not own]
         chain = max((sum_.chain for sum_ in added), default=0)
         partials = max((sum_.partials for sum_ in added), default=0)
         if isinstance(leaf, Bind):
@@ -215,12 +216,12 @@ class _Walk:
             return {**state, leaf.buffer: self._note(leaf.buffer, bound)}
         if leaf.op is not AccOp.ADD:
             return state
-        own = state.get(leaf.buffer, Sum())
-        times = self._meeting(statement, ranges)
+        before = state.get(leaf.buffer, Sum())
+        times = 0 if statement.origin is Origin.REST else self._meeting(statement, ranges)
         now = Sum(
-            chain=max(own.chain, chain) + times * self._rounds(leaf),
-            partials=own.partials + times * partials if partials else max(own.partials, 1),
-            additions=own.additions + times,
+            chain=max(before.chain, chain) + times * self._rounds(leaf),
+            partials=before.partials + times * partials if partials else max(before.partials, 1),
+            additions=before.additions + times,
         )
         return {**state, leaf.buffer: self._note(leaf.buffer, now)}
 

@@ -11,7 +11,7 @@ H200 (`benchmarks/contractions.py`, `--shape`). Products of other types, and oth
 measured these.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
@@ -40,8 +40,9 @@ SHORTEST = 4  # of a narrow tile, whose other side is no shorter than that
 LEAST_SUM = 16  # products, or there is nothing to stage
 LEAST_PART = 64  # products of a block, where several share a tile
 PARTS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 24, 33, 48, 66, 99, 132, 264, 528)  # blocks that share a tile
-MEETING, MEETING_EACH = 1.2e6, 0.3  # products that it takes as long as to meet, and to leave and read a sum in memory
+MEETING, MEETING_EACH = 1.2e6, 0.2  # products that it takes as long as to meet, and to leave and read a sum in memory
 GAIN = 1.05  # blocks share a tile where that is so many times as fast
+OWN_TIME = 0.85  # of a block whose products go by turns: it takes so much of its time whoever is beside it
 ENOUGH_WARPS = 8  # of a multiprocessor, or all of them wait at once
 ENOUGH_SUMS = 640  # of one thread of each warp on a multiprocessor, so that products never wait for one another
 USUAL_SUMS = 64  # of a thread: those that have more leave and read one after the other
@@ -51,22 +52,25 @@ EACH = ((8, 16), (8, 8), (16, 8), (4, 8), (8, 4), (4, 4), (2, 4), (2, 2))  # wha
 FOR_ADDRESSES = 64  # registers of a thread beside its sums
 FEW = 2  # of narrow tiles so many multiprocessors have one at most: they are for what memory brings
 CROWDED = 1 / 3  # how likely the last blocks are to go to few multiprocessors, where others end together
+CUT = 0.95  # of the rate: what cut tiles have where products stand in a row
+NEARLY, SPARED = 0.03, 2.5e7  # of a launch's time, and some 0.13 ms: what a text of half the length is worth
 BUSY = 8  # of long sums, tiles keep one multiprocessor in so many busy, or they do not pay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """The threads of a `team` on both sides (across, along), what `each` has of them, and how near such threads come to
-    the best one: where none, one or both of the factors are turned, and where both, or one of a joined side, come one
-    element at a time, which takes registers for addresses. A rate is compared with those of other shapes for the same.
+    the best one: where none, one or both of the factors are turned, where both come one element at a time, and where
+    one of a joined side does, which takes registers for addresses. Rates are compared with those of other shapes for
+    the same.
     """
 
     team: tuple[int, int]
     each: tuple[int, int]
-    rates: tuple[float, float, float, float]
+    rates: tuple[float, ...]
     resident: int
     depth: int = 16
-    ahead: int = 1
+    ahead: int = 2
 
     @property
     def threads(self) -> int:
@@ -78,23 +82,24 @@ class Shape:
 
 
 OF_FOUR_BYTES = (
-    Shape(team=(16, 8), each=(8, 16), rates=(1.0, 1.0, 0.87, 0.9), resident=2, ahead=2),
-    Shape(team=(16, 16), each=(8, 8), rates=(0.94, 0.98, 0.99, 0.87), resident=2),
-    Shape(team=(8, 16), each=(8, 16), rates=(0.95, 0.95, 0.85, 0.87), resident=2, ahead=2),
-    Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.92, 0.85), resident=4),
-    Shape(team=(8, 16), each=(8, 8), rates=(0.93, 0.95, 0.95, 0.88), resident=3),
-    Shape(team=(16, 8), each=(8, 8), rates=(0.9, 0.92, 0.92, 0.85), resident=4),
-    Shape(team=(16, 8), each=(8, 8), rates=(0.93, 0.95, 0.95, 0.88), resident=3),
-    Shape(team=(16, 8), each=(4, 8), rates=(0.8, 0.8, 0.8, 0.8), resident=4, ahead=2),
+    Shape(team=(8, 16), each=(16, 8), rates=(1.0, 1.0, 1.0, 0.72, 0.7), resident=2),
+    Shape(team=(16, 16), each=(8, 8), rates=(0.97, 0.98, 0.99, 0.89, 0.89), resident=2),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.91, 0.92, 0.92, 0.87, 0.91), resident=3),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.9, 0.92, 0.91, 0.9, 0.85), resident=4),
+    Shape(team=(8, 16), each=(8, 8), rates=(0.93, 0.94, 0.93, 0.85, 0.85), resident=3, ahead=1),
+    Shape(team=(16, 8), each=(8, 8), rates=(0.91, 0.92, 0.91, 0.87, 0.89), resident=3),
+    Shape(team=(16, 8), each=(8, 8), rates=(0.91, 0.92, 0.92, 0.9, 0.84), resident=4),
+    Shape(team=(16, 8), each=(4, 8), rates=(0.79, 0.77, 0.76, 0.75, 0.72), resident=4),
+    Shape(team=(16, 8), each=(4, 8), rates=(0.95, 0.94, 0.94, 0.9, 0.88), resident=4, ahead=1),  # less a fifth: `_time`
 )
-OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0, 1.0, 1.0, 1.0), resident=2, depth=8),)  # no rate tells
+OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0,) * 5, resident=2, depth=8, ahead=1),)  # no rate tells
 
 
 OF_SHORT_SIDES = (
-    Shape(team=(4, WARP), each=(8, 8), rates=(0.8, 0.8, 0.8, 0.8), resident=3),
-    Shape(team=(2, 2 * WARP), each=(8, 4), rates=(0.55, 0.55, 0.55, 0.55), resident=4),
-    Shape(team=(2, WARP), each=(4, 4), rates=(0.4, 0.4, 0.4, 0.4), resident=8),
-    Shape(team=(1, 2 * WARP), each=(4, 4), rates=(0.4, 0.4, 0.4, 0.4), resident=8),
+    Shape(team=(4, WARP), each=(8, 8), rates=(0.8,) * 5, resident=3, ahead=1),
+    Shape(team=(2, 2 * WARP), each=(8, 4), rates=(0.55,) * 5, resident=4, ahead=1),
+    Shape(team=(2, WARP), each=(4, 4), rates=(0.4,) * 5, resident=8, ahead=1),
+    Shape(team=(1, 2 * WARP), each=(4, 4), rates=(0.4,) * 5, resident=8, ahead=1),
 )  # across a short side; not measured, but by loads of shared memory: two times for 4 by 4 sums, four times for 8 by 8
 
 
@@ -131,19 +136,29 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     timed = [
         (_time(problem.target, shape, rate, _blocks(choice, sizes), length, parts), replace(choice, parts=parts))
         for shape, choice in shaped(problem, region, one)
-        for rate in (_rate(problem, one, shape, choice),)
+        for rate in (_rate(problem, one, shape, choice, is_cut=_is_cut(choice, sizes, length)),)
         for parts in PARTS
         if parts <= most and _blocks(choice, sizes) * parts >= least
     ]
-    return min(timed, key=lambda pair: pair[0], default=None)
+    return _short(timed) if timed else None
 
 
-def _rate(problem: Problem, one: Contraction, shape: Shape, choice: Contracted) -> float:
-    """The rate of a shape for the factors that there are."""
+def _short(timed: Sequence[tuple[float, Contracted]]) -> tuple[float, Contracted]:
+    """The fastest of those with the fewest sums of a thread that are nearly as fast as any: each sum stands three times
+    in the text, so that twice as many take the compilers twice as long."""
+    least = min(time for time, _ in timed)
+    near = [pair for pair in timed if pair[0] <= least + min(NEARLY * least, SPARED)]
+    return min(near, key=lambda pair: (prod(pair[1].each.values()), pair[0]))
+
+
+def _rate(problem: Problem, one: Contraction, shape: Shape, choice: Contracted, *, is_cut: bool) -> float:
+    """The rate of a shape for the factors that there are, and tiles that are whole or are cut."""
     brought = [bringing(problem, one, choice, side.index) for side in one.sides]
-    joined = any(own.width == 1 and own.factor.side.joins for own in brought)
-    alone = joined or all(own.width == 1 for own in brought)
-    return shape.rates[3 if alone else sum(own.turned for own in brought)]
+    *turned, alone, joined = shape.rates
+    if any(own.width == 1 and own.factor.side.joins for own in brought):
+        return joined
+    rate = alone if all(own.width == 1 for own in brought) else turned[sum(own.turned for own in brought)]
+    return rate * (CUT if is_cut and shape.ahead == 1 else 1.0)
 
 
 def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple[Shape, Contracted]]:
@@ -170,7 +185,7 @@ def shaped(problem: Problem, region: Region, one: Contraction) -> Iterator[tuple
         )
         if asked in (None, shape.threads) and contracted_fault(problem, one.nest, choice) is None:
             with suppress(TExprError):  # whose tiles are not those of the author
-                check_tiles(one.nest.body, one.nest.pars, choice)
+                check_tiles(region.stmts, one.nest.pars, choice)
                 yield shape, choice
 
 
@@ -194,17 +209,22 @@ def _shapes(one: Contraction, along: str, across: str, sizes: Mapping[str, int])
     if shares.block and not {along, across} <= shares.block.keys():
         return
     tiles = [shape.tile for shape in usual] if not shares.block else [(shares.block[across], shares.block[along])]
-    for tile, each, deep, ahead in product(dict.fromkeys(tiles), EACH, (16, 8) if depth is None else (depth,), (1, 2)):
+    for tile, each, deep, ahead in product(dict.fromkeys(tiles), EACH, (16, 8) if depth is None else (depth,), (2, 1)):
         team = tile[0] // each[0], tile[1] // each[1]
         if prod(team) >= WARP:
             threads, registers = prod(team), FOR_ADDRESSES + prod(each) * one.dtype.size_bytes // 4
             resident = min(usual[0].resident, max(1, REGISTERS // (threads * registers)))
-            known = next((shape.rates for shape in usual if shape.each == each), (0.8, 0.8, 0.8, 0.8))
+            known = next((shape.rates for shape in usual if shape.each == each), (0.8,) * 5)
             yield Shape(team=team, each=each, rates=known, resident=resident, depth=deep, ahead=ahead)
 
 
 def _blocks(choice: Contracted, sizes: Mapping[str, int]) -> int:
     return prod(-(-size // choice.tile.get(index, 1)) for index, size in sizes.items())
+
+
+def _is_cut(choice: Contracted, sizes: Mapping[str, int], length: int) -> bool:
+    """Whether tiles or steps reach beyond what there is."""
+    return bool(length % choice.depth) or any(sizes[side] % tile for side, tile in choice.tile.items())
 
 
 def _time(target: Target, shape: Shape, rate: float, tiles: int, length: int, parts: int) -> float:
@@ -214,12 +234,17 @@ def _time(target: Target, shape: Shape, rate: float, tiles: int, length: int, pa
 
     def of(blocks: int) -> float:
         """So many blocks on a multiprocessor together, each counted as long as one that is never waited for."""
+        if not blocks:
+            return 0.0
+        if shape.ahead > 1:
+            return OWN_TIME * shape.resident + (1 - OWN_TIME) * blocks
         warps = blocks * shape.threads // target.warp_size
-        return blocks / min(1.0, warps / ENOUGH_WARPS, warps * prod(shape.each) / ENOUGH_SUMS) if blocks else 0.0
+        return blocks / min(1.0, warps / ENOUGH_WARPS, warps * prod(shape.each) / ENOUGH_SUMS)
 
     last = of(-(-more // target.multiprocessors))
     if full and more:
         last += CROWDED * (of(min(more, shape.resident)) - last)
-    alone = prod(shape.tile) * length / (parts * rate) * (full * of(shape.resident) + last)
+    products = length / parts + (shape.ahead - 1) * shape.depth / 2  # by turns, the last one stands behind all
+    alone = prod(shape.tile) * products / rate * (full * of(shape.resident) + last)
     left = prod(shape.tile) * tiles * parts * prod(shape.each) / USUAL_SUMS
     return alone if parts == 1 else GAIN * (alone + MEETING + MEETING_EACH * left)

@@ -1,32 +1,24 @@
 """Launches of sums of products in tiles, as a candidate says: factors come to shared memory while others multiply.
 
-    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      along j, across i, 128 by 128, 8 by 8 each, 8 deep
+    par M i, N j { C[i, j] = sum K k { A[i, k] * B[k, j] } }      along j, across i, 128 by 128, 8 by 8 each, 16 deep
 
     i_tile = 128*i_block ;  j_tile = 128*j_block
     each i_own < 8, j_own < 8: C_sum[i_own, j_own] = 0
-    A_next, B_next from A, B ;  slot 0 of A_tile, B_tile from those       the factors of the first products
-    for k_step < ceildiv(K, 8)
-      if k_step + 1 < ceildiv(K, 8): A_next, B_next from A, B             those of the next
-      for k_deep < 7
-        A_part, B_part of product k_deep + 1 from slot k_step % 2 of A_tile, B_tile
-        each i_own < 8, j_own < 8: C_sum[i_own, j_own] += A_part[…] * B_part[…]     of product k_deep
-      if k_step + 1 < ceildiv(K, 8): slot (k_step + 1) % 2 of A_tile, B_tile from A_next, B_next
-      barrier (block)
-      if k_step + 1 < ceildiv(K, 8): A_part, B_part of the next first product
-      the last products
-    what the program says around its sums (`contracted_result.py`)
-
-Many sums of whole tiles are made in a loop over a few products (`_turned`), whose text has each part once:
-
-    A_next, B_next from A, B ;  A_part, B_part of the last product before: zeros
+    A_next, B_next from A, B                                              the factors of the first products
+    A_part, B_part of the product before the first one: zeros
     for k_step < ceildiv(K, 16)
       slot k_step % 2 of A_tile, B_tile from A_next, B_next
-      if k_step + 1 < ceildiv(K, 16): A_next, B_next from A, B
+      if k_step + 1 < ceildiv(K, 16): A_next, B_next from A, B            those of the next
       barrier (block)
       for k_deep < 8, and 0 and 1 in turn
         A_part, B_part of product 2*k_deep + turn from slot k_step % 2 of A_tile, B_tile
-        each i_own < 8, j_own < 16: C_sum[i_own, j_own] += A_part[…] * B_part[…]    of the product before that one
+        each i_own < 8, j_own < 8: C_sum[i_own, j_own] += A_part[…] * B_part[…]     of the product before that one
     the last products
+    what the program says around its sums (`contracted_result.py`)
+
+So a thread has what its next product needs while it makes this one (`ahead` 2), and the text has each part once. Where
+it has not (`ahead` 1) all products of a step stand in a row, between the loads of the next factors and their way into
+the other slot.
 
 Beyond the extents the tiles have zeros, whose products add nothing, or nobody stores. A long sum goes over chunks of
 products; the sum of each is added to one in f64. `brought.py` has the way of the factors, `split_sums.py` that of the
@@ -34,7 +26,6 @@ sums of blocks that share the products of a tile.
 """
 
 from dataclasses import replace
-from math import prod
 
 from texpr.grammar.ast import (
     AccOp,
@@ -82,8 +73,6 @@ from texpr.polyhedral.mapped.program import Launch
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Loop, Node
 from texpr.polyhedral.names import stem
 from texpr.polyhedral.prove.additions import CHAIN
-
-MANY_SUMS = 8 * 16  # of a thread, by its rows and columns
 
 
 def build_contracted(draft: Draft, region: Region, choice: Contracted) -> Launch:
@@ -203,10 +192,10 @@ class _Sums:
         )
 
     def _begun(self) -> tuple[Node, ...]:
-        """The factors of the first step, and of its first products where a thread has them ahead."""
+        """The factors of the first step."""
         first = self._loads(ZERO)
         if not self._by_turns:
-            first = (*first, *self._stores(ZERO), *(self._takes(ZERO, ZERO) if self._is_ahead else ()))
+            first = (*first, *self._stores(ZERO))
         if constant_value(self._steps) is not None:
             return first if self._steps != ZERO else ()
         some = Compare(op=CompareOp.GT, left=self._steps, right=ZERO)
@@ -243,21 +232,22 @@ class _Sums:
         def where_more(*nodes: Node) -> Guard:
             return Guard(condition=more, body=nodes, uniform=Scope.BLOCK, span=self.span)
 
-        loads, stores = where_more(*self._loads(after)), where_more(*self._stores(_slot(add(here, ONE))))
-        deep, depth = IndexVar(name=self.deep), self.choice.depth
+        loads = where_more(*self._loads(after))
         if self._by_turns:
             return self._turned(steps, loads)
-        if self._is_ahead:
-            products = self._deep(depth - 1, *self._takes(_slot(here), add(deep, ONE)), self._product("", deep))
-            takes = where_more(*self._takes(_slot(add(here, ONE)), ZERO))
-            body: tuple[Node, ...] = (loads, products, stores, takes, self._product("last", const(depth - 1)))
-        else:
-            body = (loads, self._deep(depth, *self._takes(_slot(here), deep), self._product("", deep)), stores)
-        return (Loop(index=self.step, extent=steps, body=body, unroll_by=1, span=self.span),)
+        deep, stores = IndexVar(name=self.deep), where_more(*self._stores(_slot(add(here, ONE))))
+        products = Loop(
+            index=self.deep,
+            extent=const(self.choice.depth),
+            body=(*self._takes(_slot(here), deep), self._product("", deep)),
+            unroll=True,
+            span=self.span,
+        )
+        return (Loop(index=self.step, extent=steps, body=(loads, products, stores), unroll_by=1, span=self.span),)
 
     def _turned(self, steps: IndexExpr, loads: Node) -> tuple[Node, ...]:
-        """The same with a few products in a row, each while the factors of the next one come: the last one of a step is
-        made in the next step, of zeros in the first one. What is emitted has each of them once."""
+        """The same with a few products in a loop, each while the factors of the next one come: the last one of a step
+        is made in the next step, of zeros in the first one. What is emitted has each of them once."""
         deep, slot, ahead = IndexVar(name=self.deep), _slot(IndexVar(name=self.step)), self.choice.ahead
         zeros = tuple(factor.zeros(ZERO) for factor in self.factors)
         turn: list[Node] = []
@@ -272,15 +262,9 @@ class _Sums:
         return (*zeros, loop, self._product("last", ZERO))
 
     @property
-    def _is_ahead(self) -> bool:
-        return self.choice.ahead > 1
-
-    @property
     def _by_turns(self) -> bool:
-        """Whether a thread has many sums of whole tiles: then a few products are in a row, in a loop. Where tiles are
-        cut, or sums are few, all of a step in a row are up to 7 % faster."""
-        many = self._is_ahead and self.block.is_whole and prod(self.shape) >= MANY_SUMS
-        return many and self.one.dtype == F32 and self.choice.depth % self.choice.ahead == 0
+        """Whether a thread has the next product's factors while it makes one."""
+        return self.choice.ahead > 1
 
     def _loads(self, step: IndexExpr) -> tuple[Node, ...]:
         """The factors of the products of a step."""
@@ -290,12 +274,10 @@ class _Sums:
         return tuple(factor.store(slot) for factor in self.factors)
 
     def _takes(self, slot: IndexExpr, deep: IndexExpr, turn: IndexExpr | None = None) -> tuple[Node, ...]:
-        """What a thread needs for its products of a number in a step, whose turn is as the number says."""
-        return tuple(factor.take(slot, deep, deep if turn is None else turn) for factor in self.factors)
-
-    def _deep(self, turns: int, *body: Node) -> Loop:
-        """The products of a step, in a row."""
-        return Loop(index=self.deep, extent=const(turns), body=body, unroll=True, span=self.span)
+        """What a thread needs for its products of a number in a step, whose turn is as the number says. The side first
+        along which lanes lie: its loads take longer, as neighbours have other elements (to 10 % of a kernel's time)."""
+        nodes = {f.side: f.take(slot, deep, deep if turn is None else turn) for f in self.factors}
+        return nodes[self.choice.along], nodes[self.choice.across]
 
     def _product(self, word: str, deep: IndexExpr) -> Elementwise:
         """The products of a number in a step, each added to its sum."""
@@ -330,7 +312,7 @@ class _Sums:
             id=id,
             leaves=(leaf,),
             over=tuple((own, const(n)) for own, n in zip(self.own, self.shape, strict=True)),
-            origin=Origin.COMBINE if word == "add" else Origin.SOURCE,
+            origin={"add": Origin.COMBINE, "last": Origin.REST}.get(word, Origin.SOURCE),
             digits=self.block.digits,
         )
 

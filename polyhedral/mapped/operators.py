@@ -63,13 +63,15 @@ Element = tuple[str, tuple[Subscript, ...]]
 
 
 class Origin(StrEnum):
-    """Why an operator is there: the author's, or made by the mapping."""
+    """Why an operator is there: the author's, or made by the mapping. `rest`: the author's last one, behind a loop that
+    has added a product of zeros first, which rounds nothing."""
 
     SOURCE = "source"
     COPY_IN = "copy_in"
     COPY_OUT = "copy_out"
     INIT = "init"
     COMBINE = "combine"
+    REST = "rest"
 
 
 class Unused(StrEnum):

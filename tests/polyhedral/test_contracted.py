@@ -257,9 +257,10 @@ def ptxas_says(program: MappedProgram, folder: Path) -> str:
 
 
 def test_a_step_of_products_waits_once() -> None:
-    ahead = mapped(SEED, M=2048, N=2048, K=2048)
-    assert len(list(of_kind(only_launch(ahead).body, Barrier))) == 1  # in the loop
-    program = mapped(SEED, M=128, N=128, K=64)
+    by_turns = mapped(SEED, M=128, N=128, K=64)
+    assert len(list(of_kind(only_launch(by_turns).body, Barrier))) == 1  # in the loop
+    in_a_row = replace(choice(by_turns) or pytest.fail("no tiles"), ahead=1)
+    program = mapped(SEED, choices=Candidate(launches={"k_0": in_a_row}), M=128, N=128, K=64)
     assert len(list(of_kind(only_launch(program).body, Barrier))) == 2  # one of them in the loop
     wrong = with_launch(program, without_barriers(only_launch(program)))
     with pytest.raises(TExprError, match="_tile"):

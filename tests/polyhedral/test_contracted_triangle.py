@@ -49,7 +49,7 @@ def test_triangles_of_free_sizes_compute_the_same(m: int) -> None:
 
 def test_tiles_that_do_not_meet_the_triangle_do_nothing() -> None:
     program = mapped(LOWER, M=1024, K=1024)
-    assert "if (i_tile + 128 - j_tile > 0) {" in emit_cuda(plan(program), program.target).source
+    assert "if (i_tile + 64 - j_tile > 0) {" in emit_cuda(plan(program), program.target).source
 
 
 def test_what_only_the_triangle_may_read_is_no_factor_of_a_box() -> None:

@@ -13,7 +13,7 @@ from texpr.codegen.host_run import HostModule
 from texpr.codegen.plan import plan
 from texpr.grammar.diagnostics import InternalError, TExprError
 from texpr.grammar.interpret.stage import interpret
-from texpr.polyhedral.map.contracted import MANY_SUMS
+from texpr.polyhedral.map.chains import sums
 from texpr.polyhedral.mapped.candidate import Candidate, Contracted
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.sync import Barrier
@@ -32,12 +32,23 @@ def text(a: str = "M, K", b: str = "K, N", name: str = "k") -> str:
     )
 
 
-def turned(source: str, *, parts: int = 1, depth: int = 16, **sizes: int) -> MappedProgram:
+def turned(
+    source: str, *, parts: int = 1, depth: int = 16, each: tuple[int, int] = (8, 16), **sizes: int
+) -> MappedProgram:
     """The product in tiles of 64 x 64, of which a thread has 8 x 16."""
-    (found,) = mapped(source, M=2048, N=2048, K=2048).candidate.launches.values()
+    (found,) = mapped(text(), M=2048, N=2048, K=2048).candidate.launches.values()
     assert isinstance(found, Contracted)
-    tile, each = {"i": 64, "j": 64}, {"i": 8, "j": 16}
-    other = replace(found, threads=32, tile=tile, each=each, depth=depth, ahead=2, parts=parts, resident=0)
+    tile, own = {"i": 64, "j": 64}, dict(zip("ij", each, strict=True))
+    other = replace(
+        found,
+        threads=64 * 64 // (each[0] * each[1]),
+        tile=tile,
+        each=own,
+        depth=depth,
+        ahead=2,
+        parts=parts,
+        resident=0,
+    )
     name = source.split("(")[0].split()[1]
     program = mapped(source, choices=Candidate(launches={f"{name}_0": other}), **sizes)
     assert any(loop.unroll_by == 1 and loop.index.startswith("k_deep") for loop in of_kind(_body(program), Loop))
@@ -62,6 +73,33 @@ def test_products_by_turns_compute_what_the_interpreter_computes(a: str, b: str)
             np.testing.assert_array_equal(simulate(program, arrays)["C"], expected)
         else:
             np.testing.assert_allclose(simulate(program, arrays)["C"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_cut_tiles_by_turns_compute_the_same(free: bool) -> None:
+    few = [(1, 130, 15), (65, 64, 0), (0, 64, 16)]  # which are no sides of a product where they are known
+    for m, n, k in [(61, 115, 37), (33, 130, 15), *(few if free else [])]:
+        sizes = {"M": m, "N": n, "K": k}
+        bound, left = ({}, sizes) if free else (sizes, {})
+        program = turned(text(), **bound)
+        arrays = arguments(program.kernel, left)
+        expected = interpret(program.kernel, arrays, sizes=left).outputs["C"]
+        np.testing.assert_array_equal(simulate(program, arrays, sizes=left)["C"], expected)
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i32", "f16"])
+def test_other_types_go_by_turns_as_well(dtype: str) -> None:
+    each = {"f64": (8, 8), "i32": (8, 16), "f16": (8, 16)}[dtype]
+    source = text().replace("A: f32", f"A: {dtype}").replace("B: f32", f"B: {dtype}")
+    source = source.replace("C: f32", f"C: {'f32' if dtype == 'f16' else dtype}")
+    program = turned(source, each=each, M=67, N=70, K=35)
+    arrays = arguments(program.kernel, {})
+    expected = interpret(program.kernel, arrays).outputs["C"]
+    np.testing.assert_allclose(simulate(program, arrays)["C"], expected, rtol=1e-6)
+
+
+def test_a_product_of_zeros_is_no_addition() -> None:
+    assert sums(turned(text(), M=64, N=64, K=4096), {})["C_sum"].additions == 4096
 
 
 def test_a_long_sum_by_turns_has_the_last_product_of_each_chunk() -> None:
@@ -99,4 +137,4 @@ def test_the_text_has_each_part_once_and_accesses_of_many_are_an_address_and_a_n
     source = emit_cuda(plan(program), program.target).source
     assert source.count("tx::load<4>(A_tile") == 2 and source.count("tx::store(B_tile") == 1
     assert source.count("tx::fma(") == 3 and source.count("tx::sync_") == 1
-    assert source.count("tx::apart(") == 2 and MANY_SUMS == 8 * 16
+    assert source.count("tx::apart(") == 2 + 4  # of C, and of what both turns take of both tiles

@@ -81,13 +81,13 @@ k_0(const tx::bf16* __restrict__ X_data, tx::bf16* Y_data) {
         if (0 < j_strip && 409 < 100003 - j_strip) {
           if (13 * (ring_row + 8 * copied_2) % 16 <= 8 * ring_chunk - 3 * ring_row % 8 && 8 * ring_chunk - 3 * ring_row % 8 + 8 <= 13 * (ring_row + 8 * copied_2) % 16 + 384) {
 #line 1
-            tx::put(Y_run, 0, tx::load<8>(X_ring, i_tile_2 % 3 * 6656 + (ring_row + 8 * copied_2) * 416 + 8 * ring_chunk));
+            tx::put(Y_run, 0, tx::load<8>(X_ring, tx::apart(6656 * (i_tile_2 % 3) + 416 * ring_row + 8 * ring_chunk, 3328 * copied_2)));
 #line 1
             tx::store(Y, (16 * i_tile_2 + ring_row + 8 * copied_2) * 100003 + j_strip + 8 * ring_chunk - 3 * ring_row % 8, tx::take<8>(Y_run, 0));
           }
         } else {
 #line 1
-          tx::put(Y_run, 0, tx::load<8>(X_ring, i_tile_2 % 3 * 6656 + (ring_row + 8 * copied_2) * 416 + 8 * ring_chunk));
+          tx::put(Y_run, 0, tx::load<8>(X_ring, tx::apart(6656 * (i_tile_2 % 3) + 416 * ring_row + 8 * ring_chunk, 3328 * copied_2)));
 #line 1
           tx::store_wanted(Y, (16 * i_tile_2 + ring_row + 8 * copied_2) * 100003 + j_strip + 8 * ring_chunk - 3 * ring_row % 8, tx::take<8>(Y_run, 0), tx::Wanted<8>(tx::min(13 * (ring_row + 8 * copied_2) % 16, j_strip) - (8 * ring_chunk - 3 * ring_row % 8), tx::min(100003 - j_strip, 13 * (ring_row + 8 * copied_2) % 16 + 384 + 25 * tx::min(1, tx::max(0, 410 - (100003 - j_strip)))) - (8 * ring_chunk - 3 * ring_row % 8)));
         }
