@@ -70,6 +70,8 @@ def products() -> Iterator[Case]:
             found = large.mapping.candidate
             own = {name: like(small, of) for name, of in found.launches.items() if type(of) is type(small)}
             yield f"{group} {n % 3}", program, replace(found, launches=found.launches | own), arch, SIZES
+    for n, case in enumerate(HEADS):
+        yield from turns(text(case, "f32"), n)
     odd = {"M": 200, "N": 135, "K": 131}
     yield "laid", text("nn"), None, "sm_90a", {"M": 520, "N": 519, "K": 515}
     yield "laid", text("tt"), None, "sm_90", {"M": 520, "N": 519, "K": 515}
@@ -96,6 +98,20 @@ def products() -> Iterator[Case]:
         yield "portions", program, Candidate(launches={"g_0": tile}), "sm_90a", {**SIZES, "K": 272 + 128 * (n % 2)}
     for cluster in (1, 2):
         yield "early", CHAIN, early(cluster), "sm_90a", {"M": 200}
+
+
+def turns(program: str, number: int) -> Iterator[Case]:
+    """Products on FMA units by turns and in a row, of 8 by 8 and 16 by 8 sums, of blocks that share them."""
+    import texpr
+
+    for each, team, ahead, parts in (((8, 8), (16, 16), 2, 1), ((16, 8), (8, 16), 2, 3), ((8, 8), (8, 16), 1, 2)):
+        large = texpr.parse(program).only.compile("cuda:sm_90a", stop_after="map", M=2048, N=2048, K=2048)
+        ((name, found),) = large.mapping.candidate.launches.items()
+        tile = {"i": team[0] * each[0], "j": team[1] * each[1]}
+        own = replace(found, tile=tile, each=dict(zip("ij", each, strict=True)), threads=team[0] * team[1])
+        own = replace(own, ahead=ahead, parts=parts, resident=2)
+        sizes = {"M": 256, "N": 128, "K": 96} if number % 2 == 0 else {"M": 201 + number, "N": 137, "K": 70}
+        yield "turns", program, replace(large.mapping.candidate, launches={name: own}), "sm_90a", sizes
 
 
 def like(small: Any, of: Any) -> Any:
