@@ -3,8 +3,9 @@
     f32 4096 x 4096 x 4096     1024 tiles of 128 x 128: 8 for each of 132 multiprocessors, two at once
     f32 1000 x 1000 x 1000     64 tiles, of whose products four blocks each have a part
 
-A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a
-multiprocessor with few warps waits, and to bring the sums of several blocks together takes time, too.
+A thread of a large tile reads less of shared memory for each product, which its share of the best rate says; a block
+that is alone on a multiprocessor takes little less time, and bringing the sums of several together takes time, too. Of
+what is nearly as fast the shape with the fewest sums of a thread is chosen, whose text compiles in less time.
 
 The figures are those of f32 products of matrices, and of convolutions where factors come one element at a time, on an
 H200 (`benchmarks/contractions.py`, `--shape`). Products of other types, and other GPUs, go by the same ones: nobody has
