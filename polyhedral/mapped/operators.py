@@ -63,15 +63,14 @@ Element = tuple[str, tuple[Subscript, ...]]
 
 
 class Origin(StrEnum):
-    """Why an operator is there: the author's, or made by the mapping. `rest`: the author's last one, behind a loop that
-    has added a product of zeros first, which rounds nothing."""
+    """Why an operator is there: the author's, or made by the mapping."""
 
     SOURCE = "source"
     COPY_IN = "copy_in"
     COPY_OUT = "copy_out"
     INIT = "init"
     COMBINE = "combine"
-    REST = "rest"
+    REST = "rest"  # the author's last one, behind a loop that has added a product of zeros first
 
 
 class Unused(StrEnum):
@@ -95,10 +94,9 @@ class Store:
 class Generic:
     """A leaf statement at its place in the tree.
 
-    `leaf` is the core statement with its index expressions over indices that enclosing nodes define. `digits` names
-    the thread digits that it uses; `unused` says what happens at each other thread place (None when all are used or
-    the block has one thread). `atomic` asks for an indivisible update: iterations of different threads accumulate
-    into one element.
+    `leaf` is the core statement with its index expressions over indices that enclosing nodes define. `digits` names the
+    thread digits that it uses; `unused` says what happens at each other thread place (None when all are used or the
+    block has one thread). `atomic` asks for an indivisible update: different threads accumulate into one element.
     """
 
     id: str

@@ -256,11 +256,10 @@ def ptxas_says(program: MappedProgram, folder: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
-def test_a_step_of_products_waits_once() -> None:
+def test_a_step_of_products_in_a_row_waits_once() -> None:
     by_turns = mapped(SEED, M=128, N=128, K=64)
-    assert len(list(of_kind(only_launch(by_turns).body, Barrier))) == 1  # in the loop
-    in_a_row = replace(choice(by_turns) or pytest.fail("no tiles"), ahead=1)
-    program = mapped(SEED, choices=Candidate(launches={"k_0": in_a_row}), M=128, N=128, K=64)
+    row = Candidate(launches={"k_0": replace(choice(by_turns) or pytest.fail("no tiles"), ahead=1)})
+    program = mapped(SEED, choices=row, M=128, N=128, K=64)
     assert len(list(of_kind(only_launch(program).body, Barrier))) == 2  # one of them in the loop
     wrong = with_launch(program, without_barriers(only_launch(program)))
     with pytest.raises(TExprError, match="_tile"):
