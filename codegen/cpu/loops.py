@@ -36,9 +36,10 @@ def emit_loop(loop: Range, inside: Inside, context: Context) -> None:
     elif is_rarely_taken(loop, context.tensors):
         _emit_asked(loop, inside, context)
     else:
-        before, loop = written_out(loop, context)
+        around_windows, (before, loop) = loop, written_out(loop, context)
+        is_window = loop is not around_windows
         inside(before, context)
-        with context.writer.block(f"for {context.turn} in range({_limits(loop, context)}):"):
+        with context.writer.block(f"for {context.turn} in range({_limits(loop, context, windows=is_window)}):"):
             inside(loop.body, context)
     context.turn = around
 
@@ -51,9 +52,10 @@ def emit_split(digit: Split, counter: str, context: Context) -> None:
     context.writer.line(f"{names.of('value', digit.index)} = {text} % {names.text(digit.radix, ATOM)}")
 
 
-def _limits(loop: Range, context: Context) -> str:
+def _limits(loop: Range, context: Context, *, windows: bool) -> str:
+    """The limits of a loop; `windows`: whether it has windows written out, of which LLVM unrolls none."""
     low, high = context.names.text(loop.low), context.names.text(loop.high)
-    if _is_better_vectorised(loop):
+    if not windows and _is_better_vectorised(loop):
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.
         whole = isinstance(loop.high, IndexConst) and loop.high.value % VECTOR == 0
         high = f"{high} * opaque(1)" if whole else f"opaque({high})"

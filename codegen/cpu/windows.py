@@ -6,7 +6,7 @@
     for w: x2 = X[2 * w + 2]; t = max(t, x0); t = max(t, X[2 * w + 1]); t = max(t, x2); x0 = x2
 
 So vectors load whole pairs of neighbours, and shift what they have by an element, where each third element of a window
-would be gathered.
+would be gathered. Few iterations that are no whole vectors read all of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.tree import Fresh
 
 WIDEST = 4  # elements from a window to the next, at most: beyond that its elements are no neighbours
+SHORT, VECTOR = 128, 16  # iterations of a short loop, and of a wide vector
 MOST = 30  # statements of a window that is written out: 5 x 5, and what is around them
 
 
@@ -53,8 +54,18 @@ def written_out(loop: Range, context: Context) -> tuple[tuple[CpuNode, ...], Ran
     sums = {name for node in statements if isinstance(node.leaf, Accumulate) for name, _ in node.writes}
     if any(isinstance(part, Gather) for part in values) or not all(context.tensors[name].scalar for name in sums):
         return (), loop
-    following = _following(loop, statements, values, context)
+    following = _following(loop, statements, values, context) if not _is_short(loop) else {}
     return _handed_on(loop, body, following, context) if following else ((), replace(loop, body=body))
+
+
+def _is_short(loop: Range) -> bool:
+    """Whether a loop has so few iterations, and some beside whole vectors, that each had better read all of its own."""
+    turns = (
+        loop.high.value - loop.low.value
+        if isinstance(loop.low, IndexConst) and isinstance(loop.high, IndexConst)
+        else 0
+    )
+    return turns < SHORT and turns % VECTOR != 0
 
 
 def _following(

@@ -109,5 +109,7 @@ def test_windows_that_overlap_are_those_of_the_program(outer: int, inner: int) -
 def test_only_windows_that_overlap_hand_on_what_they_read() -> None:
     for text in (POOL, SUM):
         assert "X_next0 = X_next" in compiled(text).source
+    assert "X_next0 = X_next" in compiled(POOL, R=64).source and "opaque" not in compiled(POOL, R=64).source
+    assert "X_next" not in compiled(POOL, R=89).source  # few, of which some fill no vector
     for text in (APART, CHOSEN):
         assert "X_next" not in compiled(text).source

@@ -193,7 +193,7 @@ def test_an_update_rounds_once_from_the_wide_type(updates, number):
 
 @pytest.mark.nvcc
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a"])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_every_operator_and_update_compiles_without_a_warning(build, text, arch):
     assert compile_cubin(text, arch, werror=True)
     assert compile_cubin(emit_cuda(update_launches(build), TARGET).source, arch, werror=True)

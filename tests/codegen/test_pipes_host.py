@@ -43,7 +43,7 @@ def run(case: Case, broken: int = 0, seed: int = 0, kernel: str = "", grid: int 
 
 @pytest.mark.gxx
 @pytest.mark.parametrize("number", range(len(CASES)), ids=lambda k: f"{CASES[k].kernel}-{k}")
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_the_right_text_is_right_in_every_order(number):
     for seed in SEEDS:
         assert run(CASES[number], seed=seed) == (None, []), seed

@@ -104,7 +104,7 @@ def run(name: str, index: int, free: tuple[str, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "index", "free"), halved(on_cpu(), 0))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_cpu_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
@@ -116,7 +116,7 @@ def test_cpu_computes_what_the_interpreter_says(
 
 @pytest.mark.gxx
 @pytest.mark.parametrize(("name", "index", "free"), halved(in_turn(1), 1))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_cuda_host_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
@@ -154,7 +154,7 @@ def test_exact_mode_finds_nothing_wrong(name: str) -> None:
         pytest.param("sm_90a", 0, 1, marks=pytest.mark.long),
     ],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_emitted_cuda_compiles_without_warnings(
     arch: str, first: int, step: int, need_nvcc: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

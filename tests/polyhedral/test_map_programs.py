@@ -66,7 +66,7 @@ def variants() -> Iterator[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize(("name", "target", "bound"), list(variants()))
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_a_mapped_program_computes_what_the_interpreter_computes(name: str, target: str, bound: bool) -> None:
     kernel, sizes = read(name)
     program = mapped(bind_sizes(kernel, sizes) if bound else kernel, target)
