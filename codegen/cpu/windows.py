@@ -37,7 +37,8 @@ from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.tree import Fresh
 
 WIDEST = 4  # elements from a window to the next, at most: beyond that its elements are no neighbours
-SHORT, VECTOR = 128, 16  # iterations of a short loop, and of a wide vector
+VECTOR = 16  # iterations of a wide vector
+SHORT = 8 * VECTOR  # a loop of fewer
 MOST = 30  # statements of a window that is written out: 5 x 5, and what is around them
 
 

@@ -93,6 +93,7 @@ OF_FOUR_BYTES = (
     Shape(team=(16, 8), each=(4, 8), rates=(0.79, 0.77, 0.76, 0.75, 0.72), resident=4),
     Shape(team=(16, 8), each=(4, 8), rates=(0.95, 0.94, 0.94, 0.9, 0.88), resident=4, ahead=1),  # less a fifth: `_time`
 )
+FOR_FEW_TILES = tuple(one for one in OF_FOUR_BYTES if one.ahead == 1 or prod(one.each) < USUAL_SUMS)
 OF_EIGHT_BYTES = (Shape(team=(16, 16), each=(8, 4), rates=(1.0,) * 5, resident=2, depth=8, ahead=1),)  # no rate tells
 
 
@@ -134,9 +135,11 @@ def _fastest(problem: Problem, region: Region, one: Contraction) -> tuple[float,
     least = problem.target.multiprocessors // BUSY if length > CHAIN else LEAST_BLOCKS
     if short < LEAST_SIDE:
         least = problem.target.multiprocessors // FEW
+    free = any(constant_value(side.extent) is None for side in one.sides)  # there may be many tiles
     timed = [
         (_time(problem.target, shape, rate, _blocks(choice, sizes), length, parts), replace(choice, parts=parts))
         for shape, choice in shaped(problem, region, one)
+        if not (free and shape in FOR_FEW_TILES)
         for rate in (_rate(problem, one, shape, choice, is_cut=_is_cut(choice, sizes, length)),)
         for parts in PARTS
         if parts <= most and _blocks(choice, sizes) * parts >= least
