@@ -11,14 +11,13 @@ from math import inf
 from texpr.codegen.cpu.context import Context
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.rarely import ASKED, is_rarely_taken
-from texpr.codegen.cpu.windows import written_out
+from texpr.codegen.cpu.windows import VECTOR, written_out
 from texpr.grammar.ast import IndexConst, Read
 from texpr.grammar.index.expr import ZERO
 from texpr.grammar.index.text import ATOM, SUM
 from texpr.polyhedral.map.bands import FEW_TURNS
 from texpr.polyhedral.mapped.operators import Generic
 
-VECTOR = 16  # elements of a wide vector: of no use to know what else an extent divides by
 UNROLLED = 16  # a loop of fewer iterations is left to LLVM, which unrolls it
 
 Inside = Callable[[tuple[CpuNode, ...], Context], None]
@@ -36,11 +35,12 @@ def emit_loop(loop: Range, inside: Inside, context: Context) -> None:
     elif is_rarely_taken(loop, context.tensors):
         _emit_asked(loop, inside, context)
     else:
-        around_windows, (before, loop) = loop, written_out(loop, context)
-        is_window = loop is not around_windows
+        before, written = written_out(loop, context)
         inside(before, context)
-        with context.writer.block(f"for {context.turn} in range({_limits(loop, context, windows=is_window)}):"):
-            inside(loop.body, context)
+        with context.writer.block(
+            f"for {context.turn} in range({_limits(loop, context, windows=written is not loop)}):"
+        ):
+            inside(written.body, context)
     context.turn = around
 
 
@@ -53,7 +53,7 @@ def emit_split(digit: Split, counter: str, context: Context) -> None:
 
 
 def _limits(loop: Range, context: Context, *, windows: bool) -> str:
-    """The limits of a loop; `windows`: whether it has windows written out, of which LLVM unrolls none."""
+    """The limits of a loop; `windows`: whether it has some written out, whose text is too long to be unrolled, too."""
     low, high = context.names.text(loop.low), context.names.text(loop.high)
     if not windows and _is_better_vectorised(loop):
         # The compiler is to know what a constant extent divides by, and not how often the loop turns.

@@ -37,8 +37,8 @@ from texpr.polyhedral.mapped.operators import Generic, Origin
 from texpr.polyhedral.mapped.tree import Fresh
 
 WIDEST = 4  # elements from a window to the next, at most: beyond that its elements are no neighbours
-VECTOR = 16  # iterations of a wide vector
-SHORT = 8 * VECTOR  # a loop of fewer
+VECTOR = 16  # elements of a wide vector: of no use to know what else an extent divides by
+SHORT = 8 * VECTOR  # iterations: a loop of fewer is short
 MOST = 30  # statements of a window that is written out: 5 x 5, and what is around them
 
 
@@ -61,11 +61,9 @@ def written_out(loop: Range, context: Context) -> tuple[tuple[CpuNode, ...], Ran
 
 def _is_short(loop: Range) -> bool:
     """Whether a loop has so few iterations, and some beside whole vectors, that each had better read all of its own."""
-    turns = (
-        loop.high.value - loop.low.value
-        if isinstance(loop.low, IndexConst) and isinstance(loop.high, IndexConst)
-        else 0
-    )
+    if not isinstance(loop.low, IndexConst) or not isinstance(loop.high, IndexConst):
+        return False
+    turns = loop.high.value - loop.low.value
     return turns < SHORT and turns % VECTOR != 0
 
 
