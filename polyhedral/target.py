@@ -13,6 +13,7 @@ from texpr.grammar.records import dataclass
 WARPGROUP = 4  # warps
 FIRST_WITH_CLUSTERS = 90  # compute capability
 CPU_TASKS = 64  # parts of a parallel launch on a CPU, each on one thread
+CPU_SCAN_LANES = 16  # elements of a vector that a CPU folds: one of f32 where registers are widest
 CPU_TALLY_ELEMENTS = 4096  # of an array that each part has for itself, at most
 RESERVED_BYTES = 1024  # of shared memory, for each block that is resident
 REGISTERS = 65536  # of 32 bits, of a multiprocessor of every part

@@ -15,6 +15,7 @@ its atomics once.
 from texpr.codegen.cpu.body import declaration, emit_body
 from texpr.codegen.cpu.context import Check, Context, CpuTensor, Partial, Writer
 from texpr.codegen.cpu.names import Names, place
+from texpr.codegen.cpu.pieces import whole_apart
 from texpr.codegen.cpu.ranges import CpuNode, Range, Split, bound_ranges, flattened, over_indices
 from texpr.codegen.cpu.work import SERIAL_OPERATIONS, operations
 from texpr.codegen.layout import room
@@ -93,7 +94,7 @@ def emit_launch(
     before = len(checks)
     writer = Writer(depth=1)
     context = Context(names=names, tensors=tensors | local, writer=writer, checks=checks, parallel=parallel)
-    emit_body(over_indices(_core_loop(block, blocks, parallel)), context)
+    emit_body(whole_apart(over_indices(_core_loop(block, blocks, parallel))), context)
     checked = len(checks) > before
 
     count = names.text(blocks)

@@ -53,6 +53,7 @@ from texpr.codegen.cpu.intrinsics import (
 )
 from texpr.codegen.cpu.multiply import at, hold, multiply
 from texpr.codegen.cpu.names import INDEX_FUNCTIONS
+from texpr.codegen.cpu.running import running_add, running_max, running_min, running_mul
 
 types: Any = _types
 log1p, expm1 = math.log1p, math.expm1

@@ -2,6 +2,7 @@
 
 a counter of several digits     runs of the fastest one: addresses go on from row to row
 what updates copies of arrays   groups of an iteration for each copy: which one it is, LLVM knows
+a running fold of a row         a function that folds vectors of it
 a branch that is rarely taken   is asked for many iterations at once, and those run where one of them takes it
 """
 
@@ -11,6 +12,7 @@ from math import inf
 from texpr.codegen.cpu.context import Context
 from texpr.codegen.cpu.ranges import Branch, CpuNode, Range, Split
 from texpr.codegen.cpu.rarely import ASKED, is_rarely_taken
+from texpr.codegen.cpu.scans import fold_lines
 from texpr.codegen.cpu.windows import VECTOR, written_out
 from texpr.grammar.ast import IndexConst, Read
 from texpr.grammar.index.expr import ZERO
@@ -34,6 +36,9 @@ def emit_loop(loop: Range, inside: Inside, context: Context) -> None:
         _emit_groups(loop, copies, inside, context)
     elif is_rarely_taken(loop, context.tensors):
         _emit_asked(loop, inside, context)
+    elif lines := fold_lines(loop, context):
+        for line in lines:
+            context.writer.line(line)
     else:
         before, written = written_out(loop, context)
         inside(before, context)

@@ -33,7 +33,7 @@ MODULE_NAMES = (
     """.split()  # noqa: SIM905 -- a list of 70 lines says no more
     )
 )
-_PREFIXES = ("pointer_", "stack_", "decode_", "encode_")
+_PREFIXES = ("pointer_", "stack_", "decode_", "encode_", "running_")
 _RESERVED = MODULE_NAMES | set(keyword.kwlist) | set(keyword.softkwlist) | set(dir(builtins))
 
 

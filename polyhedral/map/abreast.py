@@ -1,18 +1,20 @@
-"""Running sums on a CPU: a few neighbouring iterations of the core index advance side by side.
+"""Accumulations on a CPU whose order is given: a few neighbouring iterations of the core index advance side by side.
 
-    par M i { new t: f32 ; t = 0 ; seq N j { t += X[i, j] ; Y[i, j] = t } }
+    par M i { new t: f32 ; t = 0 ; seq N j #ordered { t += X[i, j] ; Y[i, j] = t } }
 
     core i / 4:  for i in 4: t[i] = 0
                  for j: for i in 4: { t[i] += X[i, j] ; Y[i, j] = t[i] }
 
 An addition waits for the one before it, and for no other's of its four. Each element is summed in the order of the
-program. What the fours leave of the rows runs one after the other.
+program. What the fours leave of the rows runs one after the other. Where the order is free they run in pieces
+(`scan_pieces.py`).
 """
 
 from texpr.grammar.ast import Accumulate, Bind, Const, New, Seq, Stmt
 from texpr.grammar.core import statements
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.scan_pieces import runs_in_pieces
 from texpr.polyhedral.walk import value_reads
 
 ABREAST = 4  # an addition takes so many of the least times between two: more gave nothing
@@ -24,7 +26,8 @@ def abreast_of(problem: Problem, nest: Nest) -> int | None:
     None where their loops wait for nothing, where data decides what they do, or where they are few."""
     inside = tuple(statements(nest.body))
     (par,) = nest.pars
-    if any(not isinstance(s, New | Bind | Accumulate | Seq) for s in inside) or not any(map(_waits, inside)):
+    waiting = [s for s in inside if _waits(s) and not runs_in_pieces(problem, s)]
+    if any(not isinstance(s, New | Bind | Accumulate | Seq) for s in inside) or not waiting:
         return None
     return ABREAST if problem.representative(par.extent, {}) >= MIN_ROWS else None
 

@@ -32,10 +32,11 @@ from texpr.polyhedral.mapped.monoids import OF_UPDATE
 from texpr.polyhedral.mapped.operators import Copy, Elementwise, Generic, Origin, Reduce, Scan, Unused
 from texpr.polyhedral.mapped.places import GRID_PLACES, Place
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedProgram
+from texpr.polyhedral.mapped.running import running_folds
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Loop, Node, Parts
 from texpr.polyhedral.mapped.walks import every_node, launches, operators
 from texpr.polyhedral.prove.additions import CHAIN, repeating, serial_additions
-from texpr.polyhedral.target import CPU_TASKS
+from texpr.polyhedral.target import CPU_SCAN_LANES, CPU_TASKS
 from texpr.polyhedral.walk import read_accesses
 
 UNKNOWN = 1 << 62  # turns of a loop whose extent is not bounded by the sizes
@@ -99,6 +100,7 @@ class _Walk:
     launch: Launch = field(init=False)
     places: dict[str, set[tuple[Subscript, ...]]] = field(init=False)
     telling: dict[str, frozenset[str]] = field(default_factory=dict)
+    folded: set[str] = field(default_factory=set)
     depth: int = 0
 
     def __post_init__(self) -> None:
@@ -142,6 +144,7 @@ class _Walk:
                 case Loop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = 1 if node.vector else self._turns(extent, ranges)
+                    self.folded |= {fold.update.id for fold in running_folds(index, body)}
                     once, first, again, left = self._twice(partial(self._nodes, body, ranges=inside), state, turns)
                     apart = {name: once[name] for name in self._told_apart(node) if name in once}
                     state = self._repeated(first, {**again, **apart}, left)
@@ -217,6 +220,8 @@ class _Walk:
         if leaf.op is not AccOp.ADD:
             return state
         before = state.get(leaf.buffer, Sum())
+        if leaf.id in self.folded and not self._rounds(leaf):
+            chain, partials = (CPU_SCAN_LANES - 1).bit_length(), 1  # lanes add theirs in f32
         times = 0 if statement.origin is Origin.REST else self._meeting(statement, ranges)
         now = Sum(
             chain=max(before.chain, chain) + times * self._rounds(leaf),

@@ -29,6 +29,7 @@ from texpr.polyhedral.facts import size_ranges
 from texpr.polyhedral.map.author_tiles import serial_tile
 from texpr.polyhedral.map.conflicts import shared_updates
 from texpr.polyhedral.map.draft import Draft
+from texpr.polyhedral.map.scan_pieces import in_pieces
 from texpr.polyhedral.map.unrolled import Unrolling, unrolling
 from texpr.polyhedral.mapped.operators import Generic, Origin, Unused
 from texpr.polyhedral.mapped.places import Memory
@@ -62,6 +63,8 @@ class Body:
 
     def _node(self, stmt: Stmt) -> tuple[Node, ...]:
         match stmt:
+            case Seq() if not self.draft.target.is_cuda and (pieces := in_pieces(self.draft, stmt, self.nodes)):
+                return pieces
             case Par() | Seq():
                 return self._looped(stmt, self.nodes(stmt.body))
             case If(condition=condition, then=then, orelse=orelse):

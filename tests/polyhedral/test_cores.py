@@ -42,7 +42,7 @@ ABREAST = """kernel k(X: f32[P, R], Y: f32[P, R]) {
     par P i {
         new total: f32
         total = 0.0
-        seq R j { total += X[i, j]; Y[i, j] = total }
+        seq R j #ordered { total += X[i, j]; Y[i, j] = total }
     }
 }"""
 SOFTMAX = """kernel k(X: f32[P, R], Y: f32[P, R]) where R >= 1 {
@@ -149,6 +149,7 @@ def test_running_sums_of_neighbouring_rows_advance_side_by_side() -> None:
     choice = choice_of(ABREAST, P=67, R=100)
     assert (choice.vector, choice.chunk, choice.local_rows) == ("i", 4, True)
     assert choice_of(ABREAST, P=10, R=100).vector is None  # few rows have a core each
+    assert choice_of(ABREAST.replace("#ordered", ""), P=67, R=100).vector is None  # a scan is made in pieces
     alone = ABREAST.replace("; Y[i, j] = total", "").replace("} }", "} Y[i, 0] = total }")
     assert choice_of(alone, P=67, R=100).vector is None  # a loop that only sums is LLVM's to split
     decided = ABREAST.replace("total += X[i, j];", "if X[i, j] > 0.0 { total += X[i, j] }")
