@@ -18,9 +18,9 @@ from llvmlite import ir
 from numba import njit
 
 from texpr.codegen.cpu.intrinsics import Gen, cgutils, intrinsic, types
+from texpr.codegen.cpu.multiply import LANE
 from texpr.polyhedral.target import CPU_SCAN_LANES
 
-INDEX = ir.IntType(32)
 LANES = CPU_SCAN_LANES  # elements of a vector: LLVM makes several of it where registers are shorter
 STEPS = [1 << step for step in range((LANES - 1).bit_length())]  # from a lane to the one whose fold it takes
 
@@ -82,11 +82,11 @@ def _vector_fold(fold: Fold, nothing: Callable[[Any], float | int]) -> Any:
                 moved = [LANES + lane - step if lane >= step else lane for lane in range(LANES)]
                 lanes = fold(builder, _shuffled(builder, none, lanes, moved), lanes, signed)
             wide = lanes if kind == total else builder.fpext(lanes, ir.VectorType(args[2].type, LANES))
-            start = builder.insert_element(ir.Constant(wide.type, ir.Undefined), args[2], ir.Constant(INDEX, 0))
+            start = builder.insert_element(ir.Constant(wide.type, ir.Undefined), args[2], ir.Constant(LANE, 0))
             wide = fold(builder, _shuffled(builder, start, start, [0] * LANES), wide, signed)
             rounded = wide if kind == total else builder.fptrunc(wide, vector)
             builder.store(rounded, address, align=kind.bitwidth // 8)
-            return builder.extract_element(wide, ir.Constant(INDEX, LANES - 1))
+            return builder.extract_element(wide, ir.Constant(LANE, LANES - 1))
 
         return total(row, types.int64, total), generate
 
@@ -94,7 +94,7 @@ def _vector_fold(fold: Fold, nothing: Callable[[Any], float | int]) -> Any:
 
 
 def _shuffled(builder: Any, left: Any, right: Any, lanes: list[int]) -> Any:
-    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(INDEX, LANES), lanes))
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(LANE, LANES), lanes))
 
 
 def _element_fold(fold: Fold) -> Any:
