@@ -36,6 +36,7 @@ from texpr.grammar.index.expr import (
     at_least_zero,
     ceildiv,
     const,
+    constant_value,
     minimum,
     names,
     subtract,
@@ -101,11 +102,13 @@ def tiles(draft: Draft, par: Par, length: int = TILE) -> tuple[Digit, Piece]:
 def piece_of(draft: Draft, par: Par, above: tuple[Digit, ...], length: int) -> Piece:
     """The piece of at most `length` consecutive iterations that the digits above it choose."""
     name, first = draft.names.fresh(f"{par.index}_vector"), draft.names.fresh(f"{par.index}_first")
+    known = constant_value(par.extent)
+    alone = known is not None and known <= length
     return Piece(
         digit=Digit(name=name, index=par.index, weight=1, radix=const(length), stride=ONE, place=Place.VECTOR),
         start=Define(index=first, digits=above),
         define=Define(index=par.index, digits=above),
-        extent=minimum(const(length), subtract(par.extent, IndexVar(name=first))),
+        extent=par.extent if alone else minimum(const(length), subtract(par.extent, IndexVar(name=first))),
     )
 
 
