@@ -1,6 +1,6 @@
 """Columns that are read in aligned chunks: threads, turns and strips by what an H200 takes for them.
 
-par 4093 j { C[j] = sum 32749 i { X[i, j] } }     bf16: 64 lanes across, teams of 8, strips of 456 shared by 29 blocks
+par 4093 j { C[j] = sum 32749 i { X[i, j] } }     bf16: 32 lanes across, teams of 8, strips of 248 shared by 15 blocks
 par 100003 j, of 257 rows                         32 lanes across, turns that leave few rows
 first maxima of these                             96 lanes across: a block for each multiprocessor
 """
@@ -41,8 +41,12 @@ SHORT_AHEAD = (4, 6, 5)
 MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
 PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
 CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
-SHARED_AHEAD = 4  # rounds of wide strips that blocks share: f32 of 4093 columns runs at .964 so, at .955 with eight
+# Strips that blocks share are a warp wide: two blocks of 256 threads have as many loads on their way as the memory asks
+# for, and leave few parts (of a read, beside blocks of 512 threads with four rounds in wide strips: sums of 134083 x
+# 1001 in bf16 .95 and .91, in f32 .97 and .94; first maxima of 32749 x 4093 in bf16 .95 and .93).
+SHARED_AHEAD = 4  # rounds of wide strips, where so narrow ones are too many to be shared
 BUSY, FILLED = 0.95, 0.85  # of the blocks that run at a time, and of the elements that their threads read, at least
+HALF = 0.5  # of these elements, where no fewer blocks would have the columns
 BESIDE = 22  # registers that a thread has for anything but loads and parts
 
 
@@ -59,8 +63,6 @@ def own_of(choice: Parted, lanes: int, index: str) -> int:
 def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
     """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
     par, target = nest.pars[lane], problem.target
-    if width < PICKED and picks(found):
-        return None
     threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
 
     def made(lanes: int, threads: int = threads) -> Parted | None:
@@ -90,6 +92,8 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
     most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
+        if width < PICKED and picks(found):
+            return None
         if width >= PICKED:
             turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
             ahead = next((n for n in turns if n and last_turn(one.over.extent, team, n, n // 2) is not None), 0)
@@ -107,6 +111,15 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
         most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
     else:  # what a last turn costs, columns must be long for
         others = prod(sizes) // sizes[lane]
+        narrow = made(target.warp_size, threads)
+        if narrow is not None:
+            several = asked or max(1, ALONG // threads)
+            narrow = replace(narrow, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=several)
+            most_parts = problem.representative(one.over.extent, {}) // (team_of(narrow) * narrow.ahead)
+            if strip := _shared_strip(target, narrow, sizes[lane], others, width, most_parts):
+                return replace(narrow, strip=strip)
+        if width < PICKED and picks(found):
+            return None
         for own, ahead in ((threads, MAX_AHEAD), (ALONG, SHARED_AHEAD)):
             if own != threads and threads_asked(problem.kernel, target) is not None:
                 continue
@@ -139,6 +152,22 @@ def _for_each_multiprocessor(
     if wide is None or not BUSY * blocks <= tiles <= blocks or strip < FILLED * own_columns(wide, lanes, width):
         return None
     return replace(wide, ahead=SHARED_AHEAD, resident=1, strip=strip, next_turn=True)
+
+
+def _shared_strip(target: Target, choice: Parted, size: int, others: int, width: int, most_parts: int) -> int:
+    """How many elements a block ends, where so many may share them, and nearly all blocks that run at a time do: as
+    many as its threads read, or a little fewer where that makes more blocks; 0 where too few would run."""
+    ((_, lanes),) = choice.deal
+    at_once, most = target.multiprocessors * choice.resident, own_columns(choice, lanes, width)
+    least = -(-size // most)
+    for tiles in range(least, int(least / FILLED) + 1):
+        strip = width * -(-size // (tiles * width))
+        blocks = others * -(-size // strip)
+        parts = min(at_once // blocks, most_parts)
+        filled = strip >= (HALF if tiles == least else FILLED) * most
+        if parts > 1 and parts * blocks >= BUSY * at_once and filled:
+            return strip
+    return 0
 
 
 def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:

@@ -94,16 +94,24 @@ def test_threads_that_are_no_power_of_two_share_no_element_of_the_last_block(
 
 
 def test_a_block_ends_one_chunk_less_than_it_reads() -> None:
-    found = choice(mapped(SUM, M=32749, N=601))
+    found = choice(mapped(SUM, M=2000, N=601))
     assert isinstance(found, Parted)
     assert (found.deal, found.widths, found.lines) == ((("j", 8),), {"j": 8}, {"j": "X[i, j]"})
-    launch = only_launch(mapped(SUM, M=32749, N=601))
+    launch = only_launch(mapped(SUM, M=2000, N=601))
     assert constant_value(launch.grid[0]) == -(-601 // 56)
 
 
 @pytest.mark.parametrize(
     ("m", "n", "threads", "strip", "blocks"),
-    [(32749, 4093, 512, 456, 9 * 29), (4096, 100003, 256, 192, 521), (4096, 131001, 256, 128, 1024)],
+    [
+        (32749, 4093, 256, 248, 17 * 15),
+        (22343, 6007, 256, 232, 26 * 10),  # 25 strips would leave 14 of 264 blocks idle
+        (134083, 1001, 256, 208, 5 * 52),
+        (100, 4093, 512, 456, 9 * 4),  # rows for so few turns of eight rounds that wide strips are better
+        (2003, 60001, 256, 0, 242),
+        (4096, 100003, 256, 192, 521),
+        (4096, 131001, 256, 128, 1024),
+    ],
 )
 def test_strips_come_out_even_on_the_multiprocessors(m: int, n: int, threads: int, strip: int, blocks: int) -> None:
     program = mapped(SUM, M=m, N=n)

@@ -35,8 +35,9 @@ def small(text: str, **sizes: int) -> MappedProgram:
         if isinstance(choice, Parted):
             deal = tuple((index, min(n, 16)) for index, n in choice.deal)
             launches_[name] = replace(
-                choice, threads=64, deal=deal, blocks=dict.fromkeys(choice.blocks, 9), ahead=2, resident=1, lines={}
-            )
+                choice, threads=64, deal=deal, blocks=dict.fromkeys(choice.blocks, 9), ahead=2, resident=1, lines={},
+                strip=0,
+            )  # fmt: skip
     return mapped(text, choices=replace(found.candidate, launches=launches_), **sizes)
 
 
