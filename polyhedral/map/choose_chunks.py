@@ -30,7 +30,8 @@ from texpr.polyhedral.walk import subscript_names
 ALONG = 512  # threads of a block that share one element
 ACROSS = 256  # threads of a block that has several elements
 AHEAD_BYTES = {ALONG: 32, ACROSS: 128}  # that a thread loads before it adds
-LANES = (4, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
+FEWEST = 4  # as much of a warp, at least, is what a row's columns fill
+LANES = (FEWEST, 2, 1)  # of these shares of a warp, the one that reads the fewest columns of other blocks
 FEW_TURNS, MAX_ROUNDS = 2, 17  # short columns are read in so few turns of at most so many rounds of chunks
 # Many columns of whole words in small blocks that read less ahead, and of which all are there at once (column sums of
 # 257 x 100003 in f32: .98 of a read, .95 in three turns of blocks of 256 threads).
@@ -44,6 +45,9 @@ CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have reg
 # Strips that blocks share are a warp wide: two blocks of 256 threads have as many loads on their way as the memory asks
 # for, and leave few parts (of a read, beside blocks of 512 threads with four rounds in wide strips: sums of 134083 x
 # 1001 in bf16 .95 and .91, in f32 .97 and .94; first maxima of 32749 x 4093 in bf16 .95 and .93).
+# Where that leaves so many parts of each strip, which the last block adds, one block for each multiprocessor has all
+# threads (of a read: sums of 500009 x 127 in bf16 .90, .80 in three blocks of lanes that read less; 134083 x 1001 .96).
+MANY_PARTS = 44
 SHARED_AHEAD = 4  # rounds of wide strips, where so narrow ones are too many to be shared
 BUSY, FILLED = 0.95, 0.85  # of the blocks that run at a time, and of the elements that their threads read, at least
 HALF = 0.5  # of these elements, where no fewer blocks would have the columns
@@ -85,6 +89,7 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     best = min(able, key=lambda choice: _read(choice, sizes[lane]), default=None)
     if best is None:
         return None
+    is_wide = sizes[lane] >= width * target.warp_size  # else only blocks that share all of a row are worth it
     (one,) = found.reductions
     team = team_of(best)
     rows = -(-problem.representative(one.over.extent, {}) // team)
@@ -92,7 +97,7 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
     most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
-        if width < PICKED and picks(found):
+        if not is_wide or (width < PICKED and picks(found)):
             return None
         if width >= PICKED:
             turns = [ahead // max(1, moved) for ahead in SHORT_AHEAD]
@@ -111,14 +116,10 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
         most = -(-rows // (FEW_TURNS if tiles <= MANY * target.multiprocessors else FEW_TURNS + 1))
     else:  # what a last turn costs, columns must be long for
         others = prod(sizes) // sizes[lane]
-        narrow = made(target.warp_size, threads)
-        if narrow is not None:
-            several = asked or max(1, ALONG // threads)
-            narrow = replace(narrow, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=several)
-            most_parts = problem.representative(one.over.extent, {}) // (team_of(narrow) * narrow.ahead)
-            if strip := _shared_strip(target, narrow, sizes[lane], others, width, most_parts):
-                return replace(narrow, strip=strip)
-        if width < PICKED and picks(found):
+        shared = _shared(problem, one, made, sizes, lane, width, moved)
+        if shared is not None:
+            return shared
+        if not is_wide or (width < PICKED and picks(found)):
             return None
         for own, ahead in ((threads, MAX_AHEAD), (ALONG, SHARED_AHEAD)):
             if own != threads and threads_asked(problem.kernel, target) is not None:
@@ -152,6 +153,44 @@ def _for_each_multiprocessor(
     if wide is None or not BUSY * blocks <= tiles <= blocks or strip < FILLED * own_columns(wide, lanes, width):
         return None
     return replace(wide, ahead=SHARED_AHEAD, resident=1, strip=strip, next_turn=True)
+
+
+def _shared(
+    problem: Problem,
+    one: Reduction,
+    made: Callable[[int, int], Parted | None],
+    sizes: Sequence[int],
+    lane: int,
+    width: int,
+    moved: int,
+) -> Parted | None:
+    """Strips of a warp at most, shared by as many blocks as run at a time; None where these would be too few."""
+    target, size, others = problem.target, sizes[lane], prod(sizes) // sizes[lane]
+    threads, asked = threads_asked(problem.kernel, target), blocks_asked(problem.kernel, target)
+    forms = [(target.warp_size, threads or ACROSS)] if size >= width * target.warp_size else []
+    few = _lanes_of_few(target, made, size, others, width) if threads is None else 0
+    for lanes, own in [(few, ALONG), *forms] if few else forms:
+        choice = made(lanes, own)
+        if choice is None:
+            continue
+        choice = replace(
+            choice, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=asked or max(1, ALONG // own)
+        )  # fmt: skip
+        parts = problem.representative(one.over.extent, {}) // (team_of(choice) * choice.ahead)
+        if strip := _shared_strip(target, choice, size, others, width, parts):
+            return replace(choice, strip=strip)
+    return None
+
+
+def _lanes_of_few(target: Target, made: Callable[[int, int], Parted | None], size: int, others: int, width: int) -> int:
+    """Lanes across columns that are so few that a block of many threads for each multiprocessor leaves parts enough:
+    as many as leave two strips of them; 0 where they are more."""
+    lanes = [target.warp_size // share for share in sorted(LANES)]
+    able = {n: own_columns(choice, n, width) for n in lanes if (choice := made(n, ALONG)) is not None}
+    most = able.get(target.warp_size)
+    if most is None or others * -(-size // most) * MANY_PARTS > 2 * target.multiprocessors:
+        return 0
+    return next((n for n, own in able.items() if size > own), min(able))
 
 
 def _shared_strip(target: Target, choice: Parted, size: int, others: int, width: int, most_parts: int) -> int:

@@ -69,10 +69,12 @@ def reads_alone(problem: Problem, stmts: Sequence[Stmt], index: str, width: int,
     return not found.others and not found.seldom and not any(wide.stores for wide in found.wide)
 
 
-def any_address_width(problem: Problem, stmts: Sequence[Stmt], index: str, size: int, hardware: tuple[str, ...]) -> int:
-    """The most iterations that fill accesses of 16 bytes at any address, where those reads are all that moves with the
-    index; 1 where there are none such."""
+def any_address_width(
+    problem: Problem, stmts: Sequence[Stmt], index: str, size: int, hardware: tuple[str, ...], lanes: int | None = None
+) -> int:
+    """The most iterations that fill accesses of 16 bytes at any address, and so many lanes, a warp's where that is not
+    said, where those reads are all that moves with the index; 1 where there are none such."""
     most = along(problem, stmts, index, hardware).most.wide
     width = min((wide.whole for wide in most), default=1)
-    fits = width > 1 and size >= width * problem.target.warp_size
+    fits = width > 1 and size >= width * (lanes or problem.target.warp_size)
     return width if fits and reads_alone(problem, stmts, index, width, hardware) else 1

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+KERNELS = HERE.parents[1] / "benchmarks" / "kernels" / "memory"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 FALSE = {
     ("initcheck", "laid"): "rows go back from a workspace in chunks, of which the last one has elements behind its row "
@@ -252,6 +253,21 @@ def loaded() -> Iterator[Case]:
         yield "longest", NORM.format(t=t, n=n), None, "sm_90a", {"M": 2}
 
 
+def columns() -> Iterator[Case]:
+    """Sums and first maxima of columns, few or many, aligned or not, which blocks share in strips."""
+    from stages import mapped
+
+    for name in ("column_sum", "argmax_columns", "vector_matrix"):
+        text = (KERNELS / f"{name}.tex").read_text(encoding="utf-8")
+        head, brace, body = text.partition("{")
+        for t in ("bf16", "f32"):
+            for n in (51, 127, 128, 255, 701, 2053):
+                own = head.replace("f32[", f"{t}[") + brace + body
+                large = mapped(own, M=(1 << 26) // n, N=n)  # rows for many turns
+                sizes = {"M": 16 * 46, "N": n}  # memory ends with a whole chunk
+                yield "columns", own, large.candidate, "sm_90a", sizes
+
+
 def arguments(kernel: Any, sizes: dict[str, int], seed: int) -> dict[str, Any]:
     """Numbers as a user has them; every third case takes all bits and special values, which leave few sums a number."""
     from differential import random_arguments, special_arguments
@@ -275,7 +291,9 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
     every = enumerate(
-        chain(products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow(), loaded())
+        chain(
+            products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow(), loaded(), columns()
+        )
     )
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"

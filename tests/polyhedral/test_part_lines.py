@@ -106,7 +106,11 @@ def test_a_block_ends_one_chunk_less_than_it_reads() -> None:
     [
         (32749, 4093, 256, 248, 17 * 15),
         (22343, 6007, 256, 232, 26 * 10),  # 25 strips would leave 14 of 264 blocks idle
-        (134083, 1001, 256, 208, 5 * 52),
+        (89418, 1501, 256, 216, 7 * 37),
+        (134083, 1001, 512, 208, 5 * 26),  # few columns: one block for each multiprocessor leaves parts enough
+        (300007, 255, 512, 128, 2 * 66),
+        (500009, 127, 512, 64, 2 * 66),  # 16 lanes, for two strips
+        (1000003, 51, 512, 56, 132),
         (100, 4093, 512, 456, 9 * 4),  # rows for so few turns of eight rounds that wide strips are better
         (2003, 60001, 256, 0, 242),
         (4096, 100003, 256, 192, 521),
@@ -153,3 +157,18 @@ def test_what_is_not_aligned_alike_is_shifted(text: str) -> None:
 def test_lines_that_do_not_fit_are_refused(change: dict[str, Any], why: str) -> None:
     with pytest.raises(TExprError, match=why):
         narrowed(SUM, **change)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "n", "lanes", "width", "parts"),
+    [("bf16", 64, 8, 8, 132), ("bf16", 256, 8, 8, 33), ("bf16", 512, 16, 8, 33), ("f32", 128, 8, 4, 33)],
+)
+def test_few_aligned_columns_have_a_block_for_each_multiprocessor(
+    dtype: str, n: int, lanes: int, width: int, parts: int
+) -> None:
+    found = choice(mapped(SUM.replace("bf16", dtype), M=1 << 20, N=n))
+    assert isinstance(found, Parted)
+    assert (found.threads, found.resident, found.lines) == (512, 1, {})
+    assert (found.deal, found.widths, found.blocks) == ((("j", lanes),), {"j": width}, {"i": parts})
+    short = choice(mapped(SUM.replace("bf16", dtype), M=2000, N=n))  # rows for less than a turn of each part
+    assert isinstance(short, Parted) and short.resident > 1
