@@ -29,7 +29,5 @@ def _fits(fold: RunningFold, context: Context) -> bool:
 def _line(loop: Range, fold: RunningFold, context: Context) -> str:
     first = substitute(fold.place, lambda leaf: ZERO if leaf.name == loop.index else None)
     row, total = (context.tensors[name].identifier for name in (fold.row, fold.update.buffer))
-    names = context.names
-    return (
-        f"{total} = running_{fold.update.op.value}({row}, {names.text(first)}, {names.text(loop.high)}, {total})"
-    )  # fmt: skip
+    begin, count = context.names.text(first), context.names.text(loop.high)
+    return f"{total} = running_{fold.update.op.value}({row}, {begin}, {count}, {total})"

@@ -54,6 +54,11 @@ HALF = 0.5  # of these elements, where no fewer blocks would have the columns
 BESIDE = 22  # registers that a thread has for anything but loads and parts
 
 
+def shares(target: Target) -> list[int]:
+    """Lanes across: a warp, and less of it."""
+    return [target.warp_size // share for share in sorted(LANES)]
+
+
 def picks(found: Work) -> bool:
     return any(isinstance(update, Pick) for one in found.reductions for update in one.updates)
 
@@ -173,9 +178,8 @@ def _shared(
         choice = made(lanes, own)
         if choice is None:
             continue
-        choice = replace(
-            choice, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=asked or max(1, ALONG // own)
-        )  # fmt: skip
+        several = asked or max(1, ALONG // own)
+        choice = replace(choice, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=several)
         parts = problem.representative(one.over.extent, {}) // (team_of(choice) * choice.ahead)
         if strip := _shared_strip(target, choice, size, others, width, parts):
             return replace(choice, strip=strip)
@@ -185,8 +189,7 @@ def _shared(
 def _lanes_of_few(target: Target, made: Callable[[int, int], Parted | None], size: int, others: int, width: int) -> int:
     """Lanes across columns that are so few that a block of many threads for each multiprocessor leaves parts enough:
     as many as leave two strips of them; 0 where they are more."""
-    lanes = [target.warp_size // share for share in sorted(LANES)]
-    able = {n: own_columns(choice, n, width) for n in lanes if (choice := made(n, ALONG)) is not None}
+    able = {n: own_columns(choice, n, width) for n in shares(target) if (choice := made(n, ALONG)) is not None}
     most = able.get(target.warp_size)
     if most is None or others * -(-size // most) * MANY_PARTS > 2 * target.multiprocessors:
         return 0

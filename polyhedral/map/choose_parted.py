@@ -23,12 +23,12 @@ from texpr.polyhedral.map.choose_chunks import (
     AHEAD_BYTES,
     ALONG,
     FEWEST,
-    LANES,
     by_chunks,
     moved_bytes,
     own_of,
     picks,
     registers_of,
+    shares,
 )
 from texpr.polyhedral.map.crew import covered_by_block
 from texpr.polyhedral.map.crew_fits import MAX_AHEAD
@@ -227,7 +227,7 @@ def _of_few(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     width = run_width(problem, one.reading, par.index, size, hardware, None, others=FEWEST)
     if width * elements != ACCESS_BYTES or not linear(par.extent).is_multiple(width, problem.divisors):
         return None
-    lanes = next((n for n in _shares(target) if -(-size // (n * width)) >= FEW_STRIPS), target.warp_size // FEWEST)
+    lanes = next((n for n in shares(target) if -(-size // (n * width)) >= FEW_STRIPS), target.warp_size // FEWEST)
     blocks, ahead = others * -(-size // (lanes * width)), max(1, MAX_AHEAD // len(read))
     parts = target.multiprocessors // blocks
     turns = problem.representative(one.over.extent, {}) // (ALONG // lanes * ahead)
@@ -243,11 +243,6 @@ def _of_few(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
         resident=1,
         widths={par.index: width},
     )
-
-
-def _shares(target: Target) -> list[int]:
-    """Lanes across: a warp, and less of it."""
-    return [target.warp_size // share for share in sorted(LANES)]
 
 
 def _threads(target: Target, tiles: int) -> int:
