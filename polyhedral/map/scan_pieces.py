@@ -71,7 +71,7 @@ class _Fold:
 
 def runs_in_pieces(problem: Problem, seq: Stmt) -> Scan | None:
     """The `seq` as a scan of single elements that each statement of an iteration finds changed or not yet; None for any
-    other one."""
+    other one, and where what it hands on is rounded to a narrower type each time."""
     if not isinstance(seq, Seq) or (constant_value(seq.extent) or LITTLE) < LITTLE:
         return None
     own = {buffer.name for buffer in problem.kernel.buffers}
@@ -84,16 +84,17 @@ def runs_in_pieces(problem: Problem, seq: Stmt) -> Scan | None:
         return None
     for carrier in found.carriers:
         around = _around(found, carrier)
-        if carrier.kept or (isinstance(around, If) and carrier.name in _asked((around,))):
+        asks = isinstance(around, If) and carrier.name in _asked((around,))
+        if carrier.kept or asks or not _has_the_type(problem, carrier):
             return None
     return found
 
 
 def in_pieces(draft: Draft, seq: Seq, nodes_of: _NodesOf) -> tuple[Node, ...] | None:
     """The loop over the pieces of a scan, with new rows in the draft; `nodes_of` makes those of statements. None where
-    it is no scan that runs in pieces, or where what it hands on is rounded to a narrower type each time."""
+    it is no scan that runs in pieces."""
     found = runs_in_pieces(draft.problem, seq)
-    if found is None or not all(_has_the_type(draft, carrier) for carrier in found.carriers):
+    if found is None:
         return None
     folds = {carrier.name: _fold(draft, found, carrier) for carrier in found.carriers}
     moved = [fold for fold in folds.values() if fold.total != fold.carrier.every[0]]
@@ -149,9 +150,9 @@ def _updates(stmt: Stmt, carrier: Carrier) -> bool:
     return isinstance(stmt, Accumulate) and stmt.id == carrier.update.id
 
 
-def _has_the_type(draft: Draft, carrier: Carrier) -> bool:
+def _has_the_type(problem: Problem, carrier: Carrier) -> bool:
     """Whether what is handed on is kept in the type in which it is summed, or in that of a long sum's terms."""
-    return draft.buffers[carrier.every[0]].dtype in (carrier.dtype, carrier.within)
+    return problem.kernel.buffer(carrier.every[0]).dtype in (carrier.dtype, carrier.within)
 
 
 def _moved(draft: Draft, fold: _Fold, nodes_of: _NodesOf, origin: Origin) -> tuple[Node, ...]:

@@ -8,6 +8,7 @@ from stages import mapped, program
 
 import texpr
 from texpr.grammar.interpret.stage import interpret
+from texpr.polyhedral.mapped.on_cores import Cores
 from texpr.polyhedral.mapped.running import running_folds
 from texpr.polyhedral.mapped.tree import Loop
 from texpr.polyhedral.mapped.walks import every_node, launches
@@ -123,6 +124,14 @@ def test_what_hands_on_something_else_runs_in_its_order() -> None:
     }
     assert [folds(text.replace("31", "R"), P=70, R=300) for text in list(OTHERS.values())[:-1]] == [0] * 4
     assert folds(OTHERS["few"], P=70) == 0
+
+
+def test_rows_that_run_in_their_order_advance_side_by_side() -> None:
+    for name in ("in order", "by itself", "rounded each time"):
+        (choice,) = mapped(OTHERS[name], "cpu", P=70, R=300).candidate.launches.values()
+        assert isinstance(choice, Cores) and choice.chunk == 4
+    (choice,) = mapped(FORMS["sum"], "cpu", P=70, R=300).candidate.launches.values()
+    assert isinstance(choice, Cores) and choice.chunk is None
 
 
 def test_special_values_come_where_the_loop_has_them() -> None:
