@@ -70,7 +70,7 @@ class LaunchCost:
     `requests` are warps' requests of global memory with `sectors` of them, `ideal` at least; on a CPU every access is a
     request, and a sector where it is not contiguous. `updates` are those of single elements of global memory that data
     tells, or at the ends of blocks, which wait for one another; `made` are products on tensor cores, of one
-    multiprocessor, at their best rate."""
+    multiprocessor, at their best rate. A thread has `ahead` accesses on their way, where its choice says so."""
 
     blocks: int
     threads: int
@@ -81,6 +81,7 @@ class LaunchCost:
     ideal: int
     updates: int = 0
     made: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,7 +310,8 @@ def _parted(problem: Problem, nest: Nest, ranges: Ranges, choice: Parted) -> Lau
     blocks, idle = blocks_of(nest, band_sizes(problem, nest, ranges), choice.deal, choice.taken)
     shared = [_shared_out(problem, nest, ranges, choice, one, blocks) for one in found.reductions]
     requests = (request for _, own in shared for request in own)
-    return _counted(problem, blocks * max(parts for parts, _ in shared), choice.threads, idle, requests)
+    paid = _counted(problem, blocks * max(parts for parts, _ in shared), choice.threads, idle, requests)
+    return replace(paid, ahead=choice.ahead)
 
 
 def _shared_out(

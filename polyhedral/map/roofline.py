@@ -29,7 +29,7 @@ CACHE = 2  # times the memory's rate is that of the caches behind it, about
 PRODUCTS_PER_PS = 3  # on the tensor cores of a multiprocessor of an H200
 UPDATE_PS = 260  # an update of one element of global memory among some hundreds
 LATENCY_NS = 700  # of global memory under load: so many bytes must be on their way to keep it busy
-IN_FLIGHT = 4  # accesses of one thread, at once
+IN_FLIGHT = 4  # accesses of one thread, at once, at least
 CORES = 4  # of a CPU, at least
 NEXT_PS, FAR_PS = 300, 4_000  # an element on a core: beside the last one, or elsewhere
 
@@ -65,7 +65,8 @@ def terms(problem: Problem, region: Region, paid: LaunchCost) -> Terms:
     asked = 1000 * SECTOR_BYTES * paid.sectors // (CACHE * rate)
     busy = rate * LATENCY_NS
     at_once = min(paid.blocks * paid.threads, problem.target.multiprocessors * problem.target.resident_threads)
-    on_their_way = min(busy, at_once * IN_FLIGHT * _access_bytes(problem, paid)) if paid.requests else busy
+    several = max(IN_FLIGHT, paid.ahead if paid.sectors <= paid.ideal else 0)  # scattered ones wait in the caches
+    on_their_way = min(busy, at_once * several * _access_bytes(problem, paid)) if paid.requests else busy
     return Terms(
         begin=LAUNCH_PS,
         bytes=moved * busy // on_their_way,
