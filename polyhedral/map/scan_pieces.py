@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from texpr.grammar.ast import (
+    AccOp,
     Accumulate,
     Bind,
     Compare,
@@ -198,11 +199,12 @@ def _terms(stmts: Sequence[Stmt], folds: Mapping[str, _Fold], here: IndexExpr) -
 
 
 def _nothing(found: Scan, folds: Mapping[str, _Fold], here: IndexExpr) -> Iterator[Stmt]:
-    """Elements of iterations that a condition keeps from adding."""
+    """Elements of iterations that a condition keeps from adding: they change nothing, -0 neither."""
     for fold in folds.values():
         if isinstance(_around(found, fold.carrier), If):
             row, update = fold.at(here), fold.carrier.update
-            value = Const(value=first_of(update.op, row.dtype), dtype=row.dtype, span=update.span)
+            none = -0.0 if update.op is AccOp.ADD and row.dtype.is_float else first_of(update.op, row.dtype)
+            value = Const(value=none, dtype=row.dtype, span=update.span)
             id = f"{update.id}_none"
             yield Bind(id=id, buffer=row.buffer, subscripts=row.subscripts, value=value, span=update.span)
 

@@ -145,6 +145,9 @@ def test_special_values_come_where_the_loop_has_them() -> None:
     zero = {"X": np.full((1, 40), -0.0, np.float32), "Y": np.zeros((1, 40), np.float32), "Z": np.zeros(1, np.float32)}
     texpr.parse(FORMS["sum"].replace("t = 0.0", "t = -0.0")).only.compile("cpu")(**zero)
     assert np.all(np.signbit(zero["Y"]))
+    zero["X"][:] = -1.0  # nothing is added
+    texpr.parse(FORMS["by data"].replace("t = 0.0", "t = -0.0")).only.compile("cpu")(**zero)
+    assert np.all(np.signbit(zero["Y"])) and np.all(zero["Y"] == 0.0)
 
 
 def test_long_sums_are_carried_in_f64() -> None:
