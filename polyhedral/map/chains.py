@@ -144,7 +144,7 @@ class _Walk:
                 case Loop(index=index, extent=extent, body=body):
                     inside = _within(ranges, index, extent)
                     turns = 1 if node.vector else self._turns(extent, ranges)
-                    self.folded |= {fold.update.id for fold in running_folds(index, body)}
+                    self.folded |= self._folded(index, body)
                     once, first, again, left = self._twice(partial(self._nodes, body, ranges=inside), state, turns)
                     apart = {name: once[name] for name in self._told_apart(node) if name in once}
                     state = self._repeated(first, {**again, **apart}, left)
@@ -171,6 +171,11 @@ class _Walk:
                 case Define():
                     pass
         return state
+
+    def _folded(self, index: str, body: Sequence[Node]) -> set[str]:
+        """The updates of a loop that a CPU makes by vectors, whose lanes add theirs in a row's type below f64."""
+        folds = () if self.mapped.target.is_cuda else running_folds(index, body)
+        return {fold.update.id for fold in folds if self.mapped.buffers[fold.row].dtype != F64}
 
     def _twice(self, run: Callable[[State], State], state: State, turns: int) -> tuple[State, State, State, int]:
         """After one of a loop's turns, and after two that follow one another, and how many are left: the first and the

@@ -69,6 +69,11 @@ def own_of(choice: Parted, lanes: int, index: str) -> int:
     return own_columns(choice, lanes, width) if index in choice.widths else lanes * width
 
 
+def grid_of(nest: Nest, lane: int) -> tuple[str, ...]:
+    """The indices of the grid, the one on the lanes first."""
+    return tuple(nest.indices[d] for d in (lane, *(d for d in reversed(range(len(nest.indices))) if d != lane)))
+
+
 def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lane: int, width: int) -> Parted | None:
     """Lanes along a dimension of the band whose rows begin anywhere, in chunks that are aligned for each thread."""
     par, target = nest.pars[lane], problem.target
@@ -79,11 +84,10 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
         name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
         if name is None:
             return None
-        order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
         choice = Parted(
             threads=threads,
             deal=((par.index, lanes),),
-            grid=tuple(nest.indices[d] for d in order),
+            grid=grid_of(nest, lane),
             shared_out=tuple(one.over.index for one in found.reductions),
             widths={par.index: width},
             lines={par.index: name},
@@ -99,7 +103,7 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     team = team_of(best)
     rows = -(-problem.representative(one.over.extent, {}) // team)
     tiles = prod(sizes) // sizes[lane] * -(-sizes[lane] // own_of(best, threads // team, par.index))
-    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in _read_by(problem, one))
+    moved = sum(par.index in subscript_names(subscripts) for _, subscripts in read_by(problem, one))
     most = AHEAD_BYTES[ACROSS] // (ACCESS_BYTES * max(1, moved))
     if tiles >= target.multiprocessors and rows <= FEW_TURNS * MAX_ROUNDS // max(1, moved):
         if not is_wide or (width < PICKED and picks(found)):
@@ -200,16 +204,21 @@ def _shared_strip(target: Target, choice: Parted, size: int, others: int, width:
     """How many elements a block ends, where so many may share them, and nearly all blocks that run at a time do: as
     many as its threads read, or a little fewer where that makes more blocks; 0 where too few would run."""
     ((_, lanes),) = choice.deal
-    at_once, most = target.multiprocessors * choice.resident, own_columns(choice, lanes, width)
+    most = own_columns(choice, lanes, width)
     least = -(-size // most)
     for tiles in range(least, int(least / FILLED) + 1):
         strip = width * -(-size // (tiles * width))
-        blocks = others * -(-size // strip)
-        parts = min(at_once // blocks, most_parts)
         filled = strip >= (HALF if tiles == least else FILLED) * most
-        if parts > 1 and parts * blocks >= BUSY * at_once and filled:
+        if filled and _keeps_busy(target, choice, others * -(-size // strip), most_parts):
             return strip
     return 0
+
+
+def _keeps_busy(target: Target, choice: Parted, strips: int, most_parts: int) -> bool:
+    """Whether several blocks share each strip, so many at most, and nearly all that run at a time have some."""
+    at_once = target.multiprocessors * choice.resident
+    parts = min(at_once // strips, most_parts)
+    return parts > 1 and parts * strips >= BUSY * at_once
 
 
 def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:
@@ -223,13 +232,11 @@ def _even_strip(target: Target, choice: Parted, size: int, others: int, width: i
     if not shared:
         tiles = -(-others * tiles // at_once) * at_once // others
     strip = min(most, width * -(-size // (tiles * width)))
-    blocks = others * -(-size // strip)
-    parts = at_once // blocks
-    even = parts > 1 and parts * blocks >= BUSY * at_once and strip >= FILLED * most
+    even = strip >= FILLED * most and _keeps_busy(target, choice, others * -(-size // strip), at_once)
     return strip if even or not shared else 0
 
 
-def _read_by(problem: Problem, one: Reduction) -> set[Element]:
+def read_by(problem: Problem, one: Reduction) -> set[Element]:
     """The elements that an iteration reads."""
     return {(a.buffer, a.subscripts) for a in problem.accesses(one.body, {}) if not a.update}
 

@@ -24,9 +24,11 @@ from texpr.polyhedral.map.choose_chunks import (
     ALONG,
     FEWEST,
     by_chunks,
+    grid_of,
     moved_bytes,
     own_of,
     picks,
+    read_by,
     registers_of,
     shares,
 )
@@ -191,7 +193,6 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     threads = asked or _threads(target, tiles)
     if asked is None and lanes > 1 and width > 1 and most_ahead == MAX_AHEAD and threads == ACROSS:
         threads = _shared_by_fewer(target, tiles)
-    order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
     ahead = min(most_ahead, rounds_ahead(problem, nest, found, widths, AHEAD_BYTES[ACROSS]))
     resident = max(1, 2 * ALONG // threads)
     if width > 1 and most_ahead == MAX_SHIFTED:
@@ -203,7 +204,7 @@ def _across(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     return Parted(
         threads=threads,
         deal=deal,
-        grid=tuple(nest.indices[d] for d in order),
+        grid=grid_of(nest, lane),
         shared_out=tuple(one.over.index for one in found.reductions),
         ahead=ahead,
         resident=blocks_asked(problem.kernel, target) or resident,
@@ -219,8 +220,8 @@ def _of_few(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     if asked or found.first or len(found.reductions) > 1 or any(par.index in names(p.extent) for p in nest.pars):
         return None
     (one,) = found.reductions
-    read = [a for a in problem.accesses(one.body, {}) if not a.update and par.index in subscript_names(a.subscripts)]
-    elements = max((access.element_bytes for access in read), default=0)
+    read = {element for element in read_by(problem, one) if par.index in subscript_names(element[1])}
+    elements = max((problem.kernel.buffer(name).dtype.size_bytes for name, _ in read), default=0)
     if not read or size * elements > FEW_BYTES:
         return None
     hardware = (*nest.indices, *one.indices)
@@ -233,11 +234,10 @@ def _of_few(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, lan
     turns = problem.representative(one.over.extent, {}) // (ALONG // lanes * ahead)
     if parts < 2 or turns < parts:
         return None
-    order = (lane, *(d for d in reversed(range(len(sizes))) if d != lane))
     return Parted(
         threads=ALONG,
         deal=((par.index, lanes),),
-        grid=tuple(nest.indices[d] for d in order),
+        grid=grid_of(nest, lane),
         shared_out=(one.over.index,),
         ahead=ahead,
         resident=1,
