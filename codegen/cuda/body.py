@@ -13,11 +13,11 @@ from texpr.codegen.cuda import index as ix
 from texpr.codegen.cuda.access import Access
 from texpr.codegen.cuda.copies import Pieces, check_plain, copy_call, copy_form
 from texpr.codegen.cuda.cursor import Cursor
-from texpr.codegen.cuda.expr import Value, emit_value
-from texpr.codegen.cuda.folds import look_back_terms, reduction, scanned, too_deep
+from texpr.codegen.cuda.expr import emit_value
+from texpr.codegen.cuda.folds import reduction, scanned, too_deep
 from texpr.codegen.cuda.frame import Frame
 from texpr.codegen.cuda.lines import Lines
-from texpr.codegen.cuda.literals import value_type
+from texpr.codegen.cuda.look_back import Chain
 from texpr.codegen.cuda.names import comment, place, source_line
 from texpr.codegen.cuda.picked import pick_call, picked_in_registers
 from texpr.codegen.cuda.shifted import loads_shifted, shifted_call
@@ -36,7 +36,7 @@ from texpr.codegen.cuda.wide import (
     wide_call,
 )
 from texpr.grammar.ast import Always, Read
-from texpr.grammar.index.expr import ZERO, constant_value
+from texpr.grammar.index.expr import constant_value
 from texpr.grammar.source import Span
 from texpr.polyhedral.mapped.access import Completion
 from texpr.polyhedral.mapped.between import Turn
@@ -59,7 +59,6 @@ from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop,
 from texpr.polyhedral.mapped.walks import statements, tree_buffers
 
 _BINDS = Generic | Reduce  # what may define a scalar
-LOOK_BACK_BARRIERS = 3  # of tx::look_back
 MOST_UNROLLED = 64  # asynchronous copies of a thread, one after the other
 TINY_EXTENT = 4  # iterations up to which a loop is unrolled unasked
 
@@ -87,6 +86,7 @@ class _Body:
         self.launch = self.frame.launch
         self.access = Access(cursor)
         self.syncs = Syncs(self.frame, self.out)
+        self.chain = Chain(cursor, self.access, self.syncs)
         self.commented = ""
 
     # ---- the tree ----
@@ -95,14 +95,18 @@ class _Body:
         """The nodes of a C++ block. A scalar whose `new` is among them, or that has `begun` before, is declared by the
         first that writes it."""
         begun, packed = set(begun), {node.buffer for node in nodes if isinstance(node, Fresh) and node.packed}
-        for node in nodes:
+        for number, node in enumerate(nodes):
             if isinstance(node, Loop) and packed:
                 self._keep(node, packed)
             if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
                 begun.add(node.buffer)
             begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()
             begun -= begins
-            self._node(node, begins)
+            if isinstance(node, LookBack):
+                self.chain.look_back(node, nodes[number + 1 :])
+            else:
+                self._node(node, begins)
+            self.chain.tell(node)
 
     def _node(self, node: Node, begins: Set[str] = frozenset()) -> None:
         cursor, access = self.cursor, self.access
@@ -134,7 +138,7 @@ class _Body:
             case Scan():
                 self._once(node, lambda: self._scan(node) if node.over else self._reduce(node, begins))
             case LookBack():
-                self._look_back(node)
+                self.chain.look_back(node, ())
             case Lead(index=name, of=of, bytes=bytes_):
                 array, where = access.place(of.buffer, of.subscripts, writes=False)
                 call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1
@@ -332,36 +336,6 @@ class _Body:
         binds = " ".join(bind(*pair) for pair in zip(elements, done.components, strict=True))
         out.line(done.element, at=node.span)
         out.line(f"{done.call} {{ {binds} }});", access.at)
-
-    def _look_back(self, node: LookBack) -> None:
-        """One call, with functions of the thread's elements."""
-        cursor, access, out = self.cursor, self.access, self.out
-        index, given = self.frame.names.new(node.over[0][0]) if node.over else "", self.frame.names.new("given")
-        access.begin(node.span)
-        with cursor.nested():
-            for over, extent in node.over:
-                cursor.know(over, ix.variable(index, 0, max(cursor.term(extent).high - 1, 0)))
-            around = replace(access.around(strict=True), temporary=too_deep(node))
-            value, start = (out.use(emit_value(v.read(node.span), around)) for v in (node.value, node.target))
-            target = access.element(node.target.buffer, node.target.subscripts, writes=True)
-        out.use(target.value)
-        first = self.syncs.word_number(node.flags, (*node.at, ZERO), cursor.scope)
-        base = ix.mul(first, ix.constant(2 * node.elements))
-        numbers = [out.use(term) for term in (first, cursor.term(node.part).as_int(), base)]
-        element, holds = cursor.number(node.element).text, cursor.number(node.holds).text
-        flags = self.frame.words[node.flags].name
-        space, hand = (access.tensors[name].name for name in (node.space, node.hand))
-        kind, count = look_back_terms(node)
-        own = f"int {index}" if index else "int"
-        put = bind(target, Value(given, ix.ATOM, node.target.dtype))
-        what = f"{kind}, {node.elements}, {count}, {self.launch.threads}{', true' if node.one_asks else ''}"
-        out.line(
-            f"tx::look_back<{what}>({flags}, {numbers[0]}, {numbers[1]}, {space}, {numbers[2]}, {hand}, {element}, "
-            f"{holds}, {self.syncs.numbers(LOOK_BACK_BARRIERS)},",
-            at=node.span,
-        )
-        out.line(f"    [&]({own}) {{ return {value}; }}, [&]({own}) {{ return {start}; }},")
-        out.line(f"    [&]({own}, {value_type(node.target.dtype)} {given}) {{ {put} }});")
 
     def _copy(self, copy: Copy) -> None:
         """The call that begins an asynchronous copy, in loops over what one call does not bring."""

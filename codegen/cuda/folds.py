@@ -124,14 +124,6 @@ def scanned(node: Scan, name: str, value: Callable[[Expr], str], index: str, par
     return Scanned(f"const auto {name} = [&](int {index}) {{ return {terms.element}; }};", call, components)
 
 
-def look_back_terms(node: LookBack) -> tuple[str, int]:
-    """The C++ type of the monoid, and how many elements each thread has. Raises E0502 for what is not emitted."""
-    counts = [constant_value(extent) for _, extent in node.over]
-    if node.value.dtype not in COMBINED or len(counts) > 1 or None in counts:
-        raise fail("E0502", f"{node.id} folds {node.value.dtype} over blocks, which is not emitted for CUDA", node.span)
-    return f"tx::{node.monoid}<{value_type(node.value.dtype)}>", counts[0] or 1 if counts else 1
-
-
 def too_deep(node: Reduce | Scan | LookBack) -> Callable[[Value], str]:
     """What a value in the body of a fold does for a temporary: its statement would stand outside."""
 

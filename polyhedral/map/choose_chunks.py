@@ -253,21 +253,24 @@ def registers_of(
     """Of a thread that has loads at any address on their way, two chunks for each, but one for what its neighbours
     share, and parts of all updates: with fewer it waits for one before it asks for the next (argmax of 4093 columns in
     bf16: .65 of what it reads), with more there are fewer blocks (vector x matrix of 4093 columns: .88 for .94). So
-    it is of picks at aligned addresses: first maxima of 32768 x 4096 in bf16 run at .963 with four rounds ahead, at
-    .948 with eight."""
+    it is of picks at aligned addresses: first maxima of 24 matrices run at .996 of the rate in the mean where they have
+    eight rounds ahead in bf16, too (65536 x 2048: .955 of a read, .965 with four)."""
     width = max(widths.values(), default=1)
     parts = width * sum(len(components(update)) for one in found.reductions for update in one.updates)
     loaded = ahead * max(moved_bytes(problem, nest, one, widths, chunks=chunks) for one in found.reductions)
     return parts + loaded // 4 + BESIDE
 
 
-def moved_bytes(problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1) -> int:
-    """The bytes that a round of a thread brings, so many chunks for each that it has of neighbours."""
+def moved_bytes(
+    problem: Problem, nest: Nest, one: Reduction, widths: Mapping[str, int], chunks: int = 1, *, shared: bool = True
+) -> int:
+    """The bytes that a round of a thread brings, so many chunks for each that it has of neighbours, with or without
+    those that its neighbours share."""
     index = next((i for i in nest.indices if i in widths), one.over.index)
     width = chunks * widths.get(index, 1)
     elements = {(a.buffer, a.subscripts): a for a in problem.accesses(one.body, {}) if not a.update}
     return sum(
         access.element_bytes * (width if index in subscript_names(access.subscripts) else 1)
         for access in elements.values()
-        if {index, one.over.index} & subscript_names(access.subscripts)
+        if {index, *((one.over.index,) if shared else ())} & subscript_names(access.subscripts)
     )

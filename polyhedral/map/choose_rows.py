@@ -51,6 +51,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_pairs import in_pairs, is_pair
 from texpr.polyhedral.map.row_pieces import NORM_LOOPS, in_pieces
 from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, Long, usable
 from texpr.polyhedral.map.row_slots import MOST_SLOTS, in_chunks, slot_bytes, slot_room
@@ -236,7 +237,8 @@ def _pieces(
     """The row in slots, in pieces, where several loops go over it and write it."""
     if not use.writes or len(loops) < 2 or blocks_asked(problem.kernel, problem.target) is not None:
         return None
-    found = in_pieces(problem, stmts, loops, width, line, most_ranks, beside=use.beside > 0)
+    found = in_pairs(problem, stmts, loops, width, line) if use.narrow and use.beside >= NORM_LOOPS else None
+    found = found or in_pieces(problem, stmts, loops, width, line, most_ranks, beside=use.beside > 0)
     if found is None:
         return None
     return ChosenRow(
@@ -299,7 +301,7 @@ def _long(
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     own = held_by(problem, stmts, loops, width, line)
-    pairs = own is not None and len(own.elements) == 2 and len({name for name, _ in own.elements}) == 1
+    pairs = own is not None and is_pair(own)
     for long in usable(
         narrow=narrow, reads=not writes and not alone, writes=writes, line=line, beside=beside, pairs=pairs
     ):

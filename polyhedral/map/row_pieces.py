@@ -17,6 +17,7 @@ H200, of a device copy, in registers and in pieces:
                        25600 .95 .98   28672 .96 .99
            LayerNorm   12001 .70 .89   16001 .81 .87   24001 .62 .87   32001 .73 .82   (10001 .91 .88)
                        26001 .87 .89   28001 .85 .90
+                       22528 .96 .99   24576 .93 .98   26624 .89 .99   28672 .97 .98   32000 .96 .98
 
 Without vectors threads have room for more of a row. Only the longest that is aligned does better in pieces:
 
@@ -25,6 +26,7 @@ Without vectors threads have room for more of a row. Only the longest that is al
 """
 
 from collections.abc import Sequence
+from math import ceil
 from typing import NamedTuple
 
 from texpr.grammar.ast import Stmt
@@ -43,12 +45,13 @@ SPARE_PARTS = 16
 
 
 class Pieces(NamedTuple):
-    """Rows of so many bytes, in blocks whose threads have so many runs each, `ranks` of them for one row, and so many
-    warps on a multiprocessor at most. `filled`: only rows that leave no thread without a run."""
+    """Rows of so many bytes, in blocks whose threads have so many runs each (6.75: a fourth of them lacks the seventh),
+    `ranks` of them for one row, and so many warps on a multiprocessor at most. `filled`: only rows that leave no thread
+    without a run."""
 
     least_bytes: int
     most_bytes: int
-    runs: int
+    runs: float
     ranks: int
     warps: int = WARPS
     filled: bool = False
@@ -73,6 +76,10 @@ WITHOUT_VECTORS = (
 MEASURED: dict[tuple[bool | None, bool, bool], tuple[Pieces, ...]] = {
     (None, False, True): WITHOUT_VECTORS,
     (None, False, False): WITHOUT_VECTORS,
+    (True, False, False): (
+        Pieces(87 * KIB, 127 * KIB, 8, 2, MOST_WARPS, filled=True),
+        Pieces(97 * KIB, 127 * KIB, 6.75, 4, MOST_WARPS),
+    ),
     (False, False, True): (
         Pieces(24 * KIB, 100 * KIB, 4, 4),
         Pieces(100 * KIB, 108 * KIB, 5, 4),
@@ -128,34 +135,38 @@ def in_pieces(
     if pieces is None:
         return None
     ranks = min(pieces.ranks, target.max_cluster, most_ranks)
-    while ranks > 1 and not _suits(target, whole.rounds, pieces.runs * ranks, line):
+    while ranks > 1 and not _suits(target, whole.rounds, pieces.runs, ranks, line):
         ranks //= 2
-    threads = _threads(target, whole.rounds, pieces.runs * ranks)
+    threads = whole_warps(target, whole.rounds, pieces.runs * ranks)
     held = held_by(problem, stmts, loops, threads * ranks * width, line)
-    if threads > target.max_threads or held is None or held.rounds > MOST_SLOTS:
+    if threads > target.max_threads or held is None:
         return None
-    taken = slot_bytes(problem, held, width, threads)
-    resident = next(
-        (r for r in range(pieces.warps * target.warp_size // threads, 0, -1) if taken <= slot_room(target, r, threads)),
-        0,
-    )
-    return InPieces(held, threads, resident, ranks) if resident else None
+    return with_room(problem, held, width, threads, ranks, pieces.warps * target.warp_size // threads)
 
 
-def _threads(target: Target, runs: int, each: int) -> int:
-    """Whole warps that have so many runs, so many in each of their threads and of those of other blocks."""
-    return -(-runs // (each * target.warp_size)) * target.warp_size
+def with_room(problem: Problem, held: Held, width: int, threads: int, ranks: int, most: int) -> InPieces | None:
+    """The blocks of so many threads, `ranks` of them for what is held, at most so many on a multiprocessor, and as many
+    as it has room for."""
+    target, taken = problem.target, slot_bytes(problem, held, width, threads)
+    resident = next((r for r in range(most, 0, -1) if taken <= slot_room(target, r, threads)), 0)
+    return InPieces(held, threads, resident, ranks) if resident and held.rounds <= MOST_SLOTS else None
+
+
+def whole_warps(target: Target, runs: int, each: float) -> int:
+    """Threads, in whole warps, that have so many runs, each so many with the same threads of other blocks."""
+    return ceil(runs / (each * target.warp_size)) * target.warp_size
 
 
 def _fills(target: Target, runs: int, pieces: Pieces, most_ranks: int) -> bool:
     """Whether a row leaves no thread of its blocks without a run, nor any block."""
     each = pieces.runs * pieces.ranks
-    return pieces.ranks <= min(target.max_cluster, most_ranks) and _threads(target, runs, each) * each == runs
+    return pieces.ranks <= min(target.max_cluster, most_ranks) and whole_warps(target, runs, each) * each == runs
 
 
-def _suits(target: Target, runs: int, each: int, line: int) -> bool:
+def _suits(target: Target, runs: int, each: float, ranks: int, line: int) -> bool:
     """Whether blocks of several warps have so many runs, and those of an aligned row, of which each is whole, no more
-    places than that (RMSNorm of 9362 x 14336 in bf16 runs at .90 with four blocks of 128 threads, at .97 in registers).
-    """
-    threads = _threads(target, runs, each)
-    return threads >= LEAST_WARPS * target.warp_size and (line > 0 or (threads * each - runs) * SPARE_PARTS <= runs)
+    places than that, unless some are to lack one (RMSNorm of 9362 x 14336 in bf16 runs at .90 with four blocks of 128
+    threads, at .97 in registers)."""
+    threads, whole = whole_warps(target, runs, each * ranks), int(each) == each
+    spare = threads * each * ranks - runs
+    return threads >= LEAST_WARPS * target.warp_size and (line > 0 or not whole or spare * SPARE_PARTS <= runs)

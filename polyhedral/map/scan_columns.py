@@ -149,6 +149,7 @@ class Columns:
             target=View(buffer=given.found, subscripts=(), dtype=dtype),
             element=element,
             holds=self.holds,
+            own=fold.carrier.within if given.whole else None,
         )
         return (*nodes, look)
 

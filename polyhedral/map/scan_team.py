@@ -278,6 +278,7 @@ class Team:
         element: IndexExpr,
         holds: Condition,
         over: Box = (),
+        own: DType | None = None,
     ) -> LookBack:
         """What the blocks before have, onto what is before the first."""
         update, elements = fold.carrier.update, self.groups * self.width
@@ -301,6 +302,7 @@ class Team:
             space=self.array(f"{base}_folds", fold.carrier, held, Memory.GLOBAL),
             hand=self.array(f"{base}_hand", fold.carrier, const(elements + one_asks), Memory.SHARED),
             one_asks=one_asks,
+            own=own,
             span=update.span,
         )
 

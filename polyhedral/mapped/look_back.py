@@ -9,6 +9,7 @@ from texpr.grammar.ast import Condition, IndexExpr, Read, Subscript
 from texpr.grammar.index.expr import ZERO, names
 from texpr.grammar.records import dataclass
 from texpr.grammar.source import NO_SPAN, Span
+from texpr.grammar.types import DType
 from texpr.polyhedral.mapped.views import Box, View
 from texpr.polyhedral.walk import subscript_names
 
@@ -20,7 +21,8 @@ class LookBack:
     begins earlier: the launch numbers its blocks. All threads of a block come here together, once; of those that have
     one element, with one value, one `holds` it, and `element` numbers the first of a thread's among the `elements` of
     the block. Words `flags[at, part]` tell what is in `space`, for other blocks, and `hand`, for one's own; it has room
-    for a value more where `one_asks`: one warp for all how far the blocks before are."""
+    for a value more where `one_asks`: one warp for all how far the blocks before are. Where values are of a type `own`
+    that is half as wide, parts are told as such: a thread has pairs of them, or lanes side by side have them."""
 
     id: str
     monoid: str
@@ -36,6 +38,7 @@ class LookBack:
     space: str
     hand: str
     one_asks: bool = False
+    own: DType | None = None
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     @property

@@ -285,8 +285,9 @@ def _looked_back(node: LookBack) -> str:
     target, value = (element_text(v.buffer, v.subscripts) for v in (node.target, node.value))
     over = f" for {_box(node.over)}" if node.over else ""
     where = word_text(node.flags, (*node.at, node.part))
-    asks = ", one warp asks" if node.one_asks else ""
-    return f"{target} = {node.monoid} of {target} and of {value} of all blocks before{over}  ({where}{asks})"
+    how = (where, "one warp asks" if node.one_asks else "", f"told in {node.own.name}" if node.own else "")
+    marks = ", ".join(word for word in how if word)
+    return f"{target} = {node.monoid} of {target} and of {value} of all blocks before{over}  ({marks})"
 
 
 def _reduced(node: Reduce | Scan) -> str:

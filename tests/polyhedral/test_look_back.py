@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from emitted import Emitted
@@ -10,6 +11,7 @@ from stages import mapped, only_launch, with_launch
 from test_map_programs import arguments
 from test_scanned import PROGRAMS, choice, narrowed, results, right_on_the_cpu, same, with_names
 
+import texpr
 from texpr.codegen.toolchain import compile_cubin
 from texpr.grammar.ast import Always
 from texpr.grammar.diagnostics import InternalError, TExprError
@@ -18,6 +20,7 @@ from texpr.polyhedral.mapped.between import Init
 from texpr.polyhedral.mapped.candidate import Candidate, Scanned
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.program import HostLoop
+from texpr.polyhedral.mapped.sync import Barrier
 from texpr.polyhedral.mapped.tree import Guard
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
@@ -153,3 +156,49 @@ def test_blocks_that_cannot_share_a_scan_are_refused(name: str, change: dict[str
     with pytest.raises(TExprError, match=why) as refused:
         narrowed(PROGRAMS[name], look_back=True, **change)
     assert [d.code for d in refused.value.diagnostics] == ["E0401"]
+
+
+RUNNING = """kernel k(X: {t}[{m}, {n}], Y: {t}[{m}, {n}]) {{ par {n} j {{
+    new total: f32; total = 0.0
+    seq {m} i {{ total += f32(X[i, j]); Y[i, j] = {t}(total) }}
+}} }}"""
+
+
+def running(dtype: str, rows: int, columns: int) -> tuple[str, Candidate]:
+    """Running sums of so many columns that begin anywhere, and how the compiler maps many of them."""
+    candidate = mapped(RUNNING.format(t=dtype, m=32749, n=4093)).candidate
+    assert isinstance(candidate, Candidate)
+    return RUNNING.format(t=dtype, m=rows, n=columns), candidate
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize(("dtype", "columns", "own"), [(ml_dtypes.bfloat16, 301, 2**-8), (np.float32, 131, 2**-22)])
+def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(dtype: Any, columns: int, own: float) -> None:
+    text, candidate = running("bf16" if own == 2**-8 else "f32", 4300, columns)
+    compiled = texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=candidate)
+    source = compiled.source
+    assert "256, true, true, tx::f32>(" in source
+    told, *others = [at for at, line in enumerate(source.splitlines()) if "tx::tell_folded(" in line]
+    assert not others and "tx::sync_block(5);" in source.splitlines()[told - 1]
+    x = np.random.default_rng(7).standard_normal((4300, columns)).astype(dtype)
+    y = np.full_like(x, np.nan)
+    compiled(X=x, Y=y)
+    expected = x.astype(np.float64).cumsum(axis=0)
+    np.testing.assert_allclose(y.astype(np.float64), expected, rtol=own, atol=1e-4)
+
+
+def test_what_no_barrier_follows_is_told_at_once() -> None:
+    text, candidate = running("bf16", 4300, 301)
+    program = mapped(text, choices=candidate)
+    launch = only_launch(program)
+    look = next(n for n, node in enumerate(launch.body) if isinstance(node, LookBack))
+    behind = tuple(node for node in launch.body[look:] if not isinstance(node, Barrier))
+    source = Emitted(with_launch(program, replace(launch, body=(*launch.body[:look], *behind)))).source
+    assert "tell_folded" not in source and "256, true, false, tx::f32>(" in source
+
+
+@pytest.mark.nvcc
+def test_folds_in_half_the_bytes_compile_without_warnings() -> None:
+    text, candidate = running("bf16", 4300, 301)
+    source = Emitted(with_names(mapped(text, choices=candidate), "running")).source
+    assert compile_cubin(source, "sm_90a", werror=True)

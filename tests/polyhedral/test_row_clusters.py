@@ -93,7 +93,7 @@ def test_long_rows_beside_vectors_are_in_slots_of_shared_memory() -> None:
     )
     wide = text.replace("bf16", "f32")
     short, both = (t.replace("257", "8192").replace("100003", "32000") for t in (wide, again.replace("bf16", "f32")))
-    aligned = (short, (4, 512, 3)), (both, (2, 512, 2))
+    aligned = (short, (4, 512, 3)), (both, (4, 320, 6))
     few = again.replace("257", "60")  # of which no two begin alike in a line
     partly = few.replace("100003", "90001")  # which would leave a seventh of eight small blocks' slots empty
     alone = (few, (8, 224, 6)), (partly, (2, 512, 2))

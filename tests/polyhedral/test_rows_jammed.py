@@ -111,31 +111,62 @@ def test_long_ragged_narrow_rows_are_taken_in_pairs_of_which_each_vector_is_read
     [
         (LAYER, "f32", 257, 100003),
         (LAYER, "bf16", 257, 4093),
+        (LAYER, "bf16", 2000, 6001),
+        (LAYER, "bf16", 32749, 4093),
+        (LAYER, "bf16", 74480, 18001),
+        (LAYER, "bf16", 89329, 1501),
         (LAYER, "bf16", 8192, 32000),
         (LAYER, "bf16", 60, 100003),
         (LAYER, "bf16", 190, 100003),
         (ROOT, "bf16", 257, 100003),
     ],
-    ids=["whole words", "short rows", "aligned", "too few", "many alone", "two loops"],
+    ids=[
+        "whole words",
+        "short rows",
+        "few",
+        "idle",
+        "idle long",
+        "idle short",
+        "aligned",
+        "too few",
+        "many alone",
+        "two loops",
+    ],
 )
 def test_other_rows_are_taken_one_by_one(text: str, dtype: str, rows: int, n: int) -> None:
     candidate = mapped(text.format(t=dtype, m=rows, n=n)).candidate
     assert isinstance(candidate, Candidate) and not candidate.jammed
 
 
+@pytest.mark.parametrize(
+    ("rows", "n", "threads", "resident"),
+    [(191273, 701, 32, 32), (67007, 2001, 96, 13), (22343, 6001, 256, 5), (16741, 8009, 256, 4), (8379, 16001, 512, 2)],
+)
+def test_ragged_narrow_rows_that_fill_a_block_in_pairs_are_taken_so(
+    rows: int, n: int, threads: int, resident: int
+) -> None:
+    program = mapped(LAYER.format(t="bf16", m=rows, n=n))
+    assert isinstance(program.candidate, Candidate) and program.candidate.jammed == {"i"}
+    found = only(program)
+    assert (found.cluster, found.threads, found.resident) == (1, threads, resident)
+    assert all(row.slots and row.line for row in found.rows)
+
+
 CASES = [(LAYER, "f64", 17, 131), (ROOT, "f64", 19, 67), (SOFTMAX, "f64", 17, 67)]  # 16 pairs: a simulation is small
 
 
 @pytest.mark.parametrize(("text", "dtype", "rows", "n"), CASES)
-def test_pairs_are_right_where_the_last_rows_are_alone(text: str, dtype: str, rows: int, n: int) -> None:
-    program, arrays = paired(text, dtype, rows, n), arguments(dtype, rows, n)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_pairs_are_right_where_the_last_rows_are_alone(text: str, dtype: str, rows: int, n: int, ranks: int) -> None:
+    program, arrays = paired(text, dtype, rows, n, ranks), arguments(dtype, rows, n)
     check_orders(program)
     expected = interpret(proved(text.format(t=dtype, m=rows, n=n)).program.kernel, arrays).outputs
     same(simulate(program, arrays, seed=n), expected)
 
 
-def test_pairs_are_right_as_cuda() -> None:
-    program, arrays = paired(LAYER, "bf16", 67, 515), arguments("bf16", 67, 515)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_pairs_are_right_as_cuda(ranks: int) -> None:
+    program, arrays = paired(LAYER, "bf16", 67, 515, ranks), arguments("bf16", 67, 515)
     text = LAYER.format(t="bf16", m=67, n=515)
     expected = interpret(proved(text).program.kernel, arrays).outputs
     texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=program.candidate)(**arrays)
