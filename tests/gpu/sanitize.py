@@ -232,8 +232,9 @@ def narrow() -> Iterator[Case]:
         (jammed.ROOT, "bf16", 200, 259),
         (jammed.LAYER, "f64", 18, 131),
     ):
-        choice = jammed.paired(program, t, m, n).candidate
-        yield "pairs", program.format(t=t, m=m, n=n), choice, "sm_90a", {}
+        for ranks in (1, 2):
+            choice = jammed.paired(program, t, m, n, ranks).candidate
+            yield "pairs", program.format(t=t, m=m, n=n), choice, "sm_90a", {}
     for text, n in ((JACOBI, 1024), (JACOBI, 1030), (JACOBI.replace("f32", "bf16"), 2048)):
         large = mapped(text, **({"M": 131072, "N": 1024} if text is JACOBI else {"M": 65536, "N": 2048}))
         yield "whole rows", text, large.candidate, "sm_90a", {"M": 37, "N": n}
@@ -243,6 +244,7 @@ def loaded() -> Iterator[Case]:
     """Rows whose first and last loads have less than a chunk, or nothing, of their own; and long ones in pieces."""
     from test_row_slots import NORM
     from test_rows_ahead import SOFTMAX
+    from test_rows_jammed import LAYER
 
     for t, n in (("f32", 1157), ("f32", 1292), ("bf16", 2002), ("bf16", 2501), ("bf16", 2312)):
         yield "rows ahead", SOFTMAX.format(t=t, m=3, n=n), None, "sm_90a", {}
@@ -251,12 +253,18 @@ def loaded() -> Iterator[Case]:
     for t, n in (("bf16", 51200), ("bf16", 65536), ("f32", 28672)):
         yield "longest", SOFTMAX.format(t=t, m=3, n=n), None, "sm_90a", {}
         yield "longest", NORM.format(t=t, n=n), None, "sm_90a", {"M": 2}
+    for n in (24576, 32000):
+        yield "longest", LAYER.format(t="f32", m=2, n=n), None, "sm_90a", {}
 
 
 def columns() -> Iterator[Case]:
-    """Sums and first maxima of columns, few or many, aligned or not, which blocks share in strips."""
+    """Sums and first maxima of columns, few or many, aligned or not, which blocks share in strips; running sums."""
     from stages import mapped
+    from test_look_back import running
 
+    for t, n in (("bf16", 301), ("bf16", 1027), ("f32", 131), ("f32", 518)):
+        text, candidate = running(t, 16 * 270, n)
+        yield "running", text, candidate, "sm_90a", {}
     for name in ("column_sum", "argmax_columns", "vector_matrix"):
         text = (KERNELS / f"{name}.tex").read_text(encoding="utf-8")
         head, brace, body = text.partition("{")
