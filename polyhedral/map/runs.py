@@ -249,7 +249,7 @@ def is_harmless(
     draft: Draft, run: Run, body: tuple[Node, ...], spare: Collection[str], seen: Collection[str] = ()
 ) -> bool:
     """Whether nobody sees what the body does for what is no iteration: it touches `spare` registers, and the run's own,
-    but for those that are `seen`, and reads nothing of memory at a place that moves with it."""
+    but for those that are `seen`, and reads nothing at a place that moves with it: an array in registers ends, too."""
     own = {node.buffer for node in of_kind(body, Fresh)}.union(spare)
     for leaf in (node.leaf for node in of_kind(body, Generic)):
         if not isinstance(leaf, Bind | Accumulate) or draft.buffers[leaf.buffer].memory is not Memory.REG:
@@ -258,8 +258,7 @@ def is_harmless(
         if not (leaf.buffer in own or here) or (isinstance(leaf, Accumulate) and leaf.buffer not in spare):
             return False
         for read in read_accesses(leaf):
-            moves = run.index in subscript_names(read.subscripts) or subscript_reads(read.subscripts)
-            if moves and draft.buffers[read.buffer].memory is not Memory.REG:
+            if run.index in subscript_names(read.subscripts) or subscript_reads(read.subscripts):
                 return False
     return not any(isinstance(node, Guard) and isinstance(node.condition, Read) for node in every_node(body))
 

@@ -1,6 +1,7 @@
 """Wide accesses of plain programs: which there are, how wide, and which are none."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from texpr.polyhedral.map.legal import check_candidate
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.problems import Problems
 from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.mapped.candidate import Candidate, Flat
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Flat
 from texpr.polyhedral.mapped.operators import Copy
+from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.walks import launches, of_kind
 from texpr.polyhedral.simulate.stage import simulate
@@ -203,3 +205,27 @@ def test_rows_of_which_an_iteration_binds_several_are_wide_where_their_order_is_
     emitted = Emitted(program)
     assert emitted.run(HostModule(emitted.source), arrays) is None
     assert np.array_equal(arrays["Y"], expected)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("place", ["2 - i", "i", "K[b, i]"])
+def test_what_is_no_iteration_of_a_run_reads_nothing_of_an_array_in_registers(place: str) -> None:
+    """Registers end, too: the run of 0 .. 3 has three iterations, and the fourth would read T[-1], or what K says."""
+    text = f"""kernel k(X: i32[M, 3], K: i32[M, 4], Y: i32[M, 4]) {{ par M b {{
+        new T: i32[3]; seq 3 k {{ T[k] = X[b, k] }}
+        par 3 i {{ Y[b, i] = T[{place}] + 1 }}
+    }} }}"""
+    candidate = mapped(text, M=5).candidate
+    assert isinstance(candidate, Candidate)
+    ((name, choice),) = candidate.launches.items()
+    assert isinstance(choice, Blocks) and choice.memory["T"] is Memory.REG
+    found = mapped(text, choices=replace(candidate, launches={name: replace(choice, widths={"i": 4})}), M=5)
+    random = np.random.default_rng(3)
+    arrays = {"X": random.integers(0, 99, (5, 3)), "K": random.integers(0, 3, (5, 4)), "Y": np.zeros((5, 4))}
+    arrays = {key: value.astype(np.int32) for key, value in arrays.items()}
+    expected = interpret(proved(text, M=5).program.kernel, arrays).outputs["Y"]
+    np.testing.assert_array_equal(simulate(found, arrays)["Y"], expected)
+    source = Emitted(found)
+    outputs = {key: value.copy() for key, value in arrays.items()}
+    assert source.run(HostModule(source.source), outputs) is None
+    np.testing.assert_array_equal(outputs["Y"], expected)
