@@ -4,9 +4,9 @@
     python benchmarks/run.py --suite memory [DIR] [ARGUMENT…]
 
 On a GPU's machine a suite runs from DIR (`benchmarks/built/SUITE` where none is given), and is built there before where
-the compiler is installed and DIR is not there; where there is no GPU it is built alone, to be carried to one. A suite
-without artifacts runs where it is. Arguments go to its script, whose own help (`--help`) says what there are; it prints
-a table and writes JSON.
+the compiler is installed and DIR is not there; where there is no GPU it is built alone, to be carried to one. What is
+there is measured as it was built: remove it for another compiler. A suite without artifacts runs where it is. Arguments
+go to its script (`--suite memory --help` says what there are), which prints a table and writes JSON.
 """
 
 import argparse
@@ -67,10 +67,18 @@ def steps(suite: Suite, out: Path, *, gpu: bool, compiler: bool) -> list[list[st
 
 
 def main(arguments: Sequence[str] | None = None, call: Callable[[list[str]], int] = subprocess.call) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, add_help=False
+    )
     parser.add_argument("--suite", choices=SUITES)
     options, rest = parser.parse_known_args(arguments)
+    asks = not {"-h", "--help"}.isdisjoint(rest)
+    if options.suite is not None and asks:
+        return call([sys.executable, str(HERE / SUITES[options.suite].script), "--help"])
     if options.suite is None:
+        if asks:
+            parser.print_help()
+            return 0
         if rest:
             parser.error(f"--suite says of which suite {' '.join(rest)} is")
         print("\n".join(f"{name:14}{suite.what}" for name, suite in SUITES.items()))
@@ -83,6 +91,8 @@ def main(arguments: Sequence[str] | None = None, call: Callable[[list[str]], int
     except ValueError as wrong:
         print(f"run.py: {wrong}", file=sys.stderr)
         return 2
+    if [step[0] for step in wanted if step] == ["run"]:
+        print(f"{out} is there, and measured as it was built")
     for step in wanted:
         print(f"{suite.script} {' '.join(step)}".rstrip(), flush=True)
         status = call([sys.executable, str(HERE / suite.script), *step, *rest[own:]])

@@ -95,20 +95,18 @@ class _Body:
         """The nodes of a C++ block. A scalar whose `new` is among them, or that has `begun` before, is declared by the
         first that writes it."""
         begun, packed = set(begun), {node.buffer for node in nodes if isinstance(node, Fresh) and node.packed}
-        for number, node in enumerate(nodes):
-            if isinstance(node, Loop) and packed:
-                self._keep(node, packed)
-            if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
-                begun.add(node.buffer)
-            begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()
-            begun -= begins
-            if isinstance(node, LookBack):
-                self.chain.look_back(node, nodes[number + 1 :])
-            else:
-                self._node(node, begins)
-            self.chain.tell(node)
+        with self.chain.nested():
+            for number, node in enumerate(nodes):
+                if isinstance(node, Loop) and packed:
+                    self._keep(node, packed)
+                if isinstance(node, Fresh) and node.buffer in self.frame.scalars:
+                    begun.add(node.buffer)
+                begins = {name for name, _ in node.writes if name in begun} if isinstance(node, _BINDS) else set[str]()
+                begun -= begins
+                self._node(node, begins, nodes[number + 1 :])
+                self.chain.tell(node)
 
-    def _node(self, node: Node, begins: Set[str] = frozenset()) -> None:
+    def _node(self, node: Node, begins: Set[str] = frozenset(), behind: tuple[Node, ...] = ()) -> None:
         cursor, access = self.cursor, self.access
         match node:
             case Define(index=name):
@@ -138,7 +136,7 @@ class _Body:
             case Scan():
                 self._once(node, lambda: self._scan(node) if node.over else self._reduce(node, begins))
             case LookBack():
-                self.chain.look_back(node, ())
+                self.chain.look_back(node, behind)
             case Lead(index=name, of=of, bytes=bytes_):
                 array, where = access.place(of.buffer, of.subscripts, writes=False)
                 call, high = f"tx::lead<{bytes_}>({array}, {where.text})", bytes_ // of.dtype.size_bytes - 1

@@ -51,6 +51,7 @@ from texpr.polyhedral.map.held import (
 from texpr.polyhedral.map.lines import LINE_BYTES
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.resident import blocks_asked
+from texpr.polyhedral.map.row_blocks import TWO_EACH, few_blocks
 from texpr.polyhedral.map.row_pairs import in_pairs, is_pair
 from texpr.polyhedral.map.row_pieces import NORM_LOOPS, in_pieces
 from texpr.polyhedral.map.row_room import BESIDE, HELD_BYTES, NARROW_BYTES, Long, usable
@@ -65,10 +66,6 @@ LEAST_RUNS, MOST_RUNS = 2, 8  # of 16 bytes for a thread, so that several loads 
 SHORT_RUNS = 1024  # of an aligned row
 LINED_RUNS = 1536  # of one in narrow elements that is counted from a line, a third more in others
 FEW_RUNS = 640  # of an aligned one, in narrow elements, that no vectors lie beside
-# Aligned rows of whole words beside vectors of so many runs: three blocks whose threads have two runs each (RMSNorm of
-# 32768 x 4096 in f32 runs at 1.00 of a copy, at .98 with four blocks of 352 threads; 13107 x 5120 .98, .97, LayerNorm
-# of that .99, .96).
-FEW_BLOCKS_RUNS, FEW_BLOCKS = range(1024, 1281), 3
 IDLE_PARTS = 8  # shares of idle threads are told apart by one part in so many, and from none
 BOUND_THREADS = 1280  # of a multiprocessor, each with 48 registers
 NORMED = 64  # registers of a thread that makes a norm of means and variances
@@ -98,7 +95,7 @@ class Use(NamedTuple):
 
     @staticmethod
     def of(problem: Problem, loops: Sequence[Member], width: int) -> "Use":
-        beside = any(_reads_beside(problem, loop, loops) for loop in loops)
+        beside = any(_beside(problem, loop, loops) for loop in loops)
         writes = any(isinstance(loop, Par) for loop in loops)
         return Use(writes, len(loops) if beside else 0, width * 4 > ACCESS_BYTES)
 
@@ -183,6 +180,9 @@ def _row(
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
     use = Use.of(problem, loops, width)
     aim = _aim(use, runs, line, is_known=constant_value(loops[0].extent) is not None)
+    vectors = set[str]().union(*(_beside(problem, loop, loops) for loop in loops))
+    blocks = few_blocks(problem, stmts, loops, width, len(vectors)) if use.writes and not line else 0
+    aim = Aim(TWO_EACH, blocks=blocks) if blocks else aim
     told = asked is not None or blocks_asked(problem.kernel, problem.target) is not None
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
         held = _holding(problem, stmts, loops, threads, width, line)
@@ -203,7 +203,7 @@ def _row(
             width=width,
             threads=threads,
             line=line,
-            resident=BOUND_THREADS // threads if bound else 0 if told else aim.blocks,
+            resident=0 if told else BOUND_THREADS // threads if bound else aim.blocks,
         )
         found.append((price, row))
     usual = min(found, key=lambda one: one[0])[1] if found else None
@@ -218,8 +218,6 @@ def _aim(use: Use, runs: int, line: int, *, is_known: bool) -> Aim:
     """What was measured for rows that are written, with and without vectors of all rows beside them; others have
     several runs in flight. A case is of many lengths where a call decides that of a row (not `is_known`)."""
     beside, moments = use.beside > 1, use.beside >= NORM_LOOPS
-    if use.writes and beside and is_known and not (line or use.narrow) and runs in FEW_BLOCKS_RUNS:
-        return Aim(2, blocks=FEW_BLOCKS)
     if not use.writes or not (line or runs <= SHORT_RUNS):
         return USUAL
     if line:
@@ -362,8 +360,8 @@ def _in_slots(
     return held if fits and long.is_filled(constant_value(loops[0].extent), held.rounds * held.covered) else None
 
 
-def _reads_beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> bool:
-    """Whether a loop over a row reads arrays along it that no other loop of the row reads: vectors of all rows."""
+def _beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> set[str]:
+    """The arrays that a loop over a row reads along it, and no other loop of the row: vectors of all rows."""
     arrays = arrays_of(problem)
 
     def read(one: Member) -> set[str]:
@@ -371,7 +369,7 @@ def _reads_beside(problem: Problem, loop: Member, loops: Sequence[Member]) -> bo
         found = [r for leaf in leaves for r in read_accesses(leaf) if one.index in subscript_names(r.subscripts)]
         return {access.buffer for access in found if access.buffer in arrays}
 
-    return bool(read(loop).difference(*(read(other) for other in loops if other is not loop)))
+    return read(loop).difference(*(read(other) for other in loops if other is not loop))
 
 
 def _is_room_beside(threads: int, held: Held, width: int) -> bool:

@@ -22,7 +22,7 @@ class LookBack:
     one element, with one value, one `holds` it, and `element` numbers the first of a thread's among the `elements` of
     the block. Words `flags[at, part]` tell what is in `space`, for other blocks, and `hand`, for one's own; it has room
     for a value more where `one_asks`: one warp for all how far the blocks before are. Where values are of a type `own`
-    that is half as wide, parts are told as such: a thread has pairs of them, or lanes side by side have them."""
+    that is half as wide, and lanes side by side have elements side by side, parts are told as such."""
 
     id: str
     monoid: str

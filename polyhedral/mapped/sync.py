@@ -75,6 +75,11 @@ class Barrier:
         if self.relaxed and self.scope is not Scope.CLUSTER:
             raise InternalError(f"a barrier of the {self.scope.value} is not relaxed")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all threads of the scope arrive and wait there."""
+        return not self.parts and self.action is Action.BOTH and not self.name
+
 
 class PipeKind(StrEnum):
     """Who says that a slot is full: the copies of a committing thread (`cp_async`: its `Commit` arrives when they are

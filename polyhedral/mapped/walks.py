@@ -18,7 +18,7 @@ from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.operators import Contract, Copy, Generic, Operator
 from texpr.polyhedral.mapped.places import Digit, Memory, Scope
 from texpr.polyhedral.mapped.program import HostIf, HostLoop, HostNode, Launch, MappedBuffer, MappedProgram
-from texpr.polyhedral.mapped.sync import Action, Barrier, Sync
+from texpr.polyhedral.mapped.sync import Barrier, Sync
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Last, Lead, Loop, Node, Parts
 from texpr.polyhedral.walk import subscript_names, value_reads
 
@@ -334,8 +334,8 @@ def meets_simply(node: Node) -> bool:
     """Whether at a node threads wait for one another, if at all, at a barrier of all of the block or of a whole warp,
     and nothing goes on behind their backs."""
     match node:
-        case Barrier(scope=scope, parts=parts, action=action, name=name):
-            return scope in (Scope.WARP, Scope.BLOCK) and not parts and action is Action.BOTH and not name
+        case Barrier(scope=scope):
+            return scope in (Scope.WARP, Scope.BLOCK) and node.is_whole
         case _:
             return not isinstance(node, _Waits) and not goes_on_alone(node)
 

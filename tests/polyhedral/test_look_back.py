@@ -21,7 +21,7 @@ from texpr.polyhedral.mapped.candidate import Candidate, Scanned
 from texpr.polyhedral.mapped.look_back import LookBack
 from texpr.polyhedral.mapped.program import HostLoop
 from texpr.polyhedral.mapped.sync import Barrier
-from texpr.polyhedral.mapped.tree import Guard
+from texpr.polyhedral.mapped.tree import Guard, Loop
 from texpr.polyhedral.orders.check import check_orders
 from texpr.polyhedral.simulate.stage import simulate
 
@@ -172,9 +172,10 @@ def running(dtype: str, rows: int, columns: int) -> tuple[str, Candidate]:
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize(("dtype", "columns", "own"), [(ml_dtypes.bfloat16, 301, 2**-8), (np.float32, 131, 2**-22)])
-def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(dtype: Any, columns: int, own: float) -> None:
-    text, candidate = running("bf16" if own == 2**-8 else "f32", 4300, columns)
+@pytest.mark.parametrize(("name", "columns", "tolerance"), [("bf16", 301, 2**-8), ("f32", 131, 2**-22)])
+def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(name: str, columns: int, tolerance: float) -> None:
+    text, candidate = running(name, 4300, columns)
+    dtype = ml_dtypes.bfloat16 if name == "bf16" else np.float32
     compiled = texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=candidate)
     source = compiled.source
     assert "256, true, true, tx::f32>(" in source
@@ -184,7 +185,7 @@ def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(dtype: Any, c
     y = np.full_like(x, np.nan)
     compiled(X=x, Y=y)
     expected = x.astype(np.float64).cumsum(axis=0)
-    np.testing.assert_allclose(y.astype(np.float64), expected, rtol=own, atol=1e-4)
+    np.testing.assert_allclose(y.astype(np.float64), expected, rtol=tolerance, atol=1e-4)
 
 
 def test_what_no_barrier_follows_is_told_at_once() -> None:
@@ -195,6 +196,48 @@ def test_what_no_barrier_follows_is_told_at_once() -> None:
     behind = tuple(node for node in launch.body[look:] if not isinstance(node, Barrier))
     source = Emitted(with_launch(program, replace(launch, body=(*launch.body[:look], *behind)))).source
     assert "tell_folded" not in source and "256, true, false, tx::f32>(" in source
+
+
+def test_it_is_told_once_whatever_barriers_stand_inside_of_what_follows() -> None:
+    text, candidate = running("bf16", 4300, 301)
+    program = mapped(text, choices=candidate)
+    launch = only_launch(program)
+    look = next(n for n, node in enumerate(launch.body) if isinstance(node, LookBack))
+    barrier = next(node for node in launch.body[look:] if isinstance(node, Barrier))
+    loop = Loop(index="again", extent=const(3), body=(barrier,))
+    body = (*launch.body[: look + 1], loop, *launch.body[look + 1 :])
+    lines = Emitted(with_launch(program, replace(launch, body=body))).source.splitlines()
+    (told,) = [line for line in lines if "tell_folded" in line]
+    assert told.startswith("  tx::")  # not in the loop
+
+
+TWO = """kernel k(X: {t}[{m}, {n}], Y: {t}[{m}, {n}], Z: {t}[{m}, {n}]) {{ par {n} j {{
+    new total: f32; total = 0.0; new square: f32; square = 0.0
+    seq {m} i {{
+        total += f32(X[i, j]); square += f32(X[i, j]) * f32(X[i, j])
+        Y[i, j] = {t}(total); Z[i, j] = {t}(square)
+    }}
+}} }}"""
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("threads", [128, 256])
+def test_two_running_sums_are_told_behind_one_barrier(threads: int) -> None:
+    candidate = mapped(TWO.format(t="f32", m=32749, n=4093)).candidate
+    assert isinstance(candidate, Candidate)
+    ((name, found),) = candidate.launches.items()
+    assert isinstance(found, Scanned)
+    forced = replace(found, threads=threads, deal=(("j", 32),), widths={"j": 4}, ahead=8, strip=120, look_back=True)
+    how = replace(candidate, launches={name: forced})
+    compiled = texpr.parse(TWO.format(t="f32", m=4200, n=131)).only.compile("cuda-host:sm_90a", mapping=how)
+    calls = [line for line in compiled.source.splitlines() if "tx::look_back<" in line]
+    assert len(calls) == 2 == compiled.source.count("tx::tell_folded(") and all("true, tx::f32>" in c for c in calls)
+    x = np.random.default_rng(5).standard_normal((4200, 131)).astype(np.float32)
+    y, z = np.full_like(x, np.nan), np.full_like(x, np.nan)
+    compiled(X=x, Y=y, Z=z)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(y, wide.cumsum(axis=0), rtol=2**-22, atol=1e-4)
+    np.testing.assert_allclose(z, (wide * wide).cumsum(axis=0), rtol=2**-21)
 
 
 @pytest.mark.nvcc

@@ -18,6 +18,7 @@ from texpr.polyhedral.mapped.program import MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import operators
 from texpr.polyhedral.simulate.stage import simulate
+from texpr.polyhedral.target import parse_target
 
 SOFTMAX = """kernel k(X: f32[M, {n}], Y: f32[M, {n}]) {{ par M i {{
     let m = maximum {n} k {{ X[i, k] }}
@@ -273,3 +274,35 @@ def test_a_norm_of_narrow_ragged_rows_has_threads_of_64_registers(dtype: str, n:
     (choice,) = program.candidate.launches.values()
     assert isinstance(choice, Blocks)
     assert choice.resident == resident, choice
+
+
+ROOT = """kernel k(X: {t}[M, {n}], G: {t}[{n}], Y: {t}[M, {n}]) {{ par M i {{
+    let s = sum {n} k {{ f32(X[i, k]) * f32(X[i, k]) }}
+    par {n} j {{ Y[i, j] = {t}(f32(X[i, j]) * rsqrt(s / {n}.0 + 1.0e-5) * f32(G[j])) }}
+}} }}"""
+
+
+@pytest.mark.parametrize("target", ["cuda:sm_80", "cuda:sm_89", "cuda:sm_90a", "cuda:sm_120a"])
+@pytest.mark.parametrize(("text", "n"), [(LAYER, 4608), (LAYER, 5120), (ROOT, 4096), (ROOT, 5120)])
+def test_rows_of_words_beside_vectors_have_three_blocks_where_their_threads_fit(target: str, text: str, n: int) -> None:
+    program = mapped(text.format(t="f32", n=n), target=target, M=32768)
+    assert isinstance(program.candidate, Candidate)
+    (found,) = program.candidate.launches.values()
+    assert isinstance(found, Blocks)
+    room = parse_target(target).resident_threads
+    threads = -(-n // (2 * 4 * 32)) * 32
+    assert ((found.threads, found.resident) == (threads, 3)) == (3 * threads <= room)
+    assert found.resident * found.threads <= room
+    assert mapped(text.format(t="f32", n=n), target=target, choices=program.candidate, M=32768).host == program.host
+
+
+def test_rows_whose_threads_need_more_registers_have_more_blocks() -> None:
+    """Two arrays, elements of f64, and many vectors beside spilled in the 32 registers of such a thread."""
+    two = ROOT.replace("G: {t}", "Z: {t}[M, {n}], G: {t}", 1).replace("f32(X[i, k])", "f32(X[i, k] + Z[i, k])", 1)
+    two = two.replace("f32(X[i, j])", "f32(X[i, j] + Z[i, j])")
+    many = ROOT.replace("G: {t}[{n}]", "G: {t}[{n}], H: {t}[{n}], I: {t}[{n}]").replace(
+        "f32(G[j])", "f32(G[j]) * f32(H[j]) * f32(I[j])"
+    )
+    for text, dtype, n in ((two, "f32", 4608), (many, "f32", 4608), (ROOT, "f64", 2560), (ROOT, "f32", 8192)):
+        (found,) = getattr(mapped(text.format(t=dtype, n=n), M=32768).candidate, "launches", {}).values()
+        assert isinstance(found, Blocks) and found.resident != 3, text

@@ -45,8 +45,9 @@ def test_arguments_go_to_the_script(capsys: pytest.CaptureFixture[str], monkeypa
     assert run.main(["--suite", "memory", "there", "--kernel", "softmax"], call) == 3
     assert run.main(["--suite", "cpu", "product"], call) == 3
     own, other = str(run.HERE / "memory_bound.py"), str(run.HERE / "cpu.py")
-    assert calls == [[own, "build", "there", "--kernel", "softmax"], [other, "product"]]
-    assert run.main([], call) == 0 and len(calls) == 2
+    assert run.main(["--suite", "cpu", "--help"], call) == 3
+    assert calls == [[own, "build", "there", "--kernel", "softmax"], [other, "product"], [other, "--help"]]
+    assert run.main([], call) == 0 == run.main(["--help"], call) and len(calls) == 3
     assert "memory-bound kernels beside a device copy" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         run.main(["memory"], call)

@@ -29,23 +29,17 @@ struct Told {
     Own low, high;
   };
 
-  // The kEach elements of a thread, value(e) of each; of a pair whose second half the next lane has, that lane's, too.
+  // The kEach elements of a thread, value(e) of each. The second half of a pair is the next lane's.
   template <int kEach, class Space, class Value>
   static TX_FN void store(const Space& space, i64 first, int element, Value value, Here here) {
-    static_assert(!kPaired || kEach == 1 || kEach % 2 == 0, "pairs of a thread, or of two lanes");
-    if constexpr (!kPaired) {
-      TX_UNROLL
-      for (int e = 0; e < kEach; ++e) space.store(first + element + e, value(e));
-    } else if constexpr (kEach == 1) {
+    static_assert(!kPaired || kEach == 1, "lanes side by side have a pair");
+    if constexpr (kPaired) {
       const Own mine = static_cast<Own>(value(0));
       const Pair both = {mine, shuffle_xor(mine, 1, here)};
       if (element % 2 == 0) space.store(first + element / 2, bits_as<T>(both));
     } else {
       TX_UNROLL
-      for (int e = 0; e < kEach; e += 2) {
-        const Pair both = {static_cast<Own>(value(e)), static_cast<Own>(value(e + 1))};
-        space.store(first + (element + e) / 2, bits_as<T>(both));
-      }
+      for (int e = 0; e < kEach; ++e) space.store(first + element + e, value(e));
     }
   }
   // What lies there of an element, and the element of it.
@@ -66,7 +60,7 @@ struct Told {
 // values; `hand` is in shared memory, with a value beside the elements where kOneAsks: one warp asks for all
 // how far the blocks before are. All threads of the block come here, and a block of a lower part began earlier. Where
 // kToldLater, tell_folded follows behind another barrier of the block, which need not wait for its fence then. Folds
-// that are values of type Own are told as such: a thread has pairs of them, or lanes side by side have them.
+// that are values of type Own are told as such, where lanes side by side have them.
 template <class Monoid, int kElements, int kEach, int kThreads, bool kOneAsks = false, bool kToldLater = false,
           class Own = typename Monoid::Partial, class Space, class Hand, class Value, class Before, class Put>
 TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space& space, i64 base, const Hand& hand,
@@ -75,8 +69,8 @@ TX_FN void look_back(const Global<u32>& flags, i64 first, int part, const Space&
   using T = typename Monoid::Partial;
   using Folds = Told<T, Own>;
   static_assert(!kOneAsks || sizeof(T) >= sizeof(int), "the hand takes the number of a part");
-  static_assert(!Folds::kPaired || kEach > 1 || kElements % 32 == 0, "neighbours lie in one warp");
-  constexpr bool kEachHasOne = kEach == 1 && kElements == kThreads;  // of its own, so none is handed on
+  static_assert(!Folds::kPaired || kElements % 32 == 0, "neighbours lie in one warp");
+  constexpr bool kEachHasOne = kEach == 1 && kElements == kThreads && kElements > 1;  // of its own: none is handed on
   const auto own = [=](i64 of, int e) { return base + of * (2 * kElements) + e; };
   const auto whole = [=](i64 of, int e) { return base + of * (2 * kElements) + kElements + e; };
   if (holds) {
