@@ -113,8 +113,8 @@ def _join(kernel: Kernel, nest: Nest) -> _Join | None:
     buffer, last = kernel.buffer(write.buffer), len(write.subscripts) - 1
     by_index: Mapping[IndexExpr, Par] = {IndexVar(name=par.index): par for par in nest.pars}
     rows, columns = (None if isinstance(s, Gather) else by_index.get(s) for s in write.subscripts[-2:])
-    if rows is None or columns is None or not is_one(buffer, (last - 1, last)):
-        return None
+    if rows is None or columns is None or rows is columns or not is_one(buffer, (last - 1, last)):
+        return None  # a diagonal has one index for the two
     length = constant_value(columns.extent) or 0
     found = _Join(nest, write, rows, columns, length)
     return found if columns.extent == buffer.shape[last] and _pays(kernel, found) else None

@@ -113,3 +113,17 @@ def test_the_greatest_address_is_no_less_than_any() -> None:
     falling = linear(combine(IndexOp.SUB, k, rows))
     assert greatest(falling, ends) is None
     assert greatest(linear(combine(IndexOp.SUB, k, f)), ends) == const(2)
+
+
+@pytest.mark.gxx
+@pytest.mark.parametrize("element", ["W[p, p] = a", "W[p, p] = a + X[p]"])
+def test_a_diagonal_has_one_index(element: str) -> None:
+    text = f"kernel k(X: i16[6], a: i16, inout W: i16[6, 6]) {{ par 6 p {{ {element} }} }}"
+    program = mapped(text)
+    values = {"X": np.arange(6, dtype=np.int16), "a": np.int16(7), "W": np.full((6, 6), -1, np.int16)}
+    expected = interpret(proved(text).program.kernel, values).outputs["W"]
+    assert (np.diagonal(expected) >= 7).all() and (expected == -1).sum() == 30
+    np.testing.assert_array_equal(simulate(program, values)["W"], expected)
+    emitted, arrays = Emitted(program), values | {"W": values["W"].copy()}
+    assert emitted.run(HostModule(emitted.source), arrays) is None
+    np.testing.assert_array_equal(arrays["W"], expected)
