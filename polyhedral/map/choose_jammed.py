@@ -16,10 +16,10 @@ from texpr.polyhedral.map.held import held_by, members
 from texpr.polyhedral.map.kept import Kept
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.row_pairs import paired
+from texpr.polyhedral.map.row_pieces import NORM_LOOPS
 from texpr.polyhedral.map.rows_jammed import ROWS, rows_apart, to_jam
 from texpr.polyhedral.mapped.candidate import Blocks, Candidate
 
-LOOPS = 3  # over a row, of which the last has vectors of all rows beside it: a norm of means and variances
 LONELY = 16  # pairs, of which one may have a single row
 TURNS = 2  # of the blocks that run at a time, which pairs leave at least
 
@@ -27,8 +27,9 @@ TURNS = 2  # of the blocks that run at a time, which pairs leave at least
 def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[str]:
     """The bands, by index, whose only launch has narrow elements of each row counted from a line, with three loops over
     it, in slots of a cluster or in a block that two rows fill, where few rows are left alone."""
-    (choice, *others) = first.launches.values()
-    if others or not isinstance(choice, Blocks) or not _is_ragged(choice):
+    choices = tuple(first.launches.values())
+    choice = choices[0] if len(choices) == 1 else None  # an empty kernel has none
+    if not isinstance(choice, Blocks) or not _is_ragged(choice):
         return frozenset()
     able, found = to_jam(kept), set[str]()
     for par in kept.proved.program.kernel.body:
@@ -44,7 +45,7 @@ def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[s
 def _is_ragged(choice: Blocks) -> bool:
     narrow = max(choice.widths.values(), default=1) > 4
     slots = choice.cluster == 1 or all(row.slots for row in choice.rows)
-    return narrow and slots and all(row.line and len(row.indices) >= LOOPS for row in choice.rows)
+    return narrow and slots and all(row.line and len(row.indices) >= NORM_LOOPS for row in choice.rows)
 
 
 def _is_filled(problem: Problem, par: Par, choice: Blocks, pairs: int) -> bool:

@@ -87,17 +87,18 @@ USUAL = Aim(5)
 
 class Use(NamedTuple):
     """Whether loops over a row write along it, how many go over it beside vectors of all rows, which one of them reads
-    (0: there are none), and whether elements are below 32 bits."""
+    (0: there are none), whether elements are below 32 bits, and how many such vectors there are."""
 
     writes: bool
     beside: int
     narrow: bool
+    vectors: int
 
     @staticmethod
     def of(problem: Problem, loops: Sequence[Member], width: int) -> "Use":
-        beside = any(_beside(problem, loop, loops) for loop in loops)
+        vectors = set[str]().union(*(_beside(problem, loop, loops) for loop in loops))
         writes = any(isinstance(loop, Par) for loop in loops)
-        return Use(writes, len(loops) if beside else 0, width * 4 > ACCESS_BYTES)
+        return Use(writes, len(loops) if vectors else 0, width * 4 > ACCESS_BYTES, len(vectors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +181,7 @@ def _row(
     runs = -(-problem.representative(loops[0].extent, ranges) // width)
     use = Use.of(problem, loops, width)
     aim = _aim(use, runs, line, is_known=constant_value(loops[0].extent) is not None)
-    vectors = set[str]().union(*(_beside(problem, loop, loops) for loop in loops))
-    blocks = few_blocks(problem, stmts, loops, width, len(vectors)) if use.writes and not line else 0
+    blocks = few_blocks(problem, stmts, loops, width, use.vectors) if use.writes and not line else 0
     aim = Aim(TWO_EACH, blocks=blocks) if blocks else aim
     told = asked is not None or blocks_asked(problem.kernel, problem.target) is not None
     for threads in (asked,) if asked is not None else range(warp, problem.target.max_threads + 1, warp):
@@ -302,7 +302,7 @@ def _long(
     room_beside = usual is not None and own is not None and _is_room_beside(usual.threads, own, width)
     streams = not line or (own is not None and own.rounds <= MOST_RUNS)
     alone = len(loops if usual is None else usual.loops) == 1
-    writes, beside, narrow = use
+    writes, beside, narrow, _ = use
     if room_beside or (alone and streams) or blocks_asked(problem.kernel, target) is not None:
         return None
     own = held_by(problem, stmts, loops, width, line)

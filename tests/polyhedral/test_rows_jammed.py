@@ -246,3 +246,9 @@ def test_rows_that_cannot_be_in_pairs_are_refused(body: str) -> None:
         TExprError, match="takes the rows i in pairs: they are no band of its own whose iterations may run twice"
     ):
         mapped(text, choices=replace(candidate, jammed=frozenset({"i"})))
+
+
+@pytest.mark.parametrize("text", ["kernel k() { }", "kernel k(X: f32[4]) { }"])
+@pytest.mark.parametrize("target", ["cuda:sm_90a", "cuda-host:sm_90a", "cpu"])
+def test_a_kernel_without_a_launch_is_mapped(text: str, target: str) -> None:
+    assert texpr.parse(text).only.compile(target, stop_after="emit").source
