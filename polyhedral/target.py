@@ -30,7 +30,8 @@ class Target:
     """`arch` is the compiler's name of the architecture (empty for a CPU); bytes and counts are per thread block.
     Shared memory gives one word of `bank_bytes` from each of its `banks` at a time. A multiprocessor has room for
     `resident_threads` in `resident_blocks`, where neither registers nor shared memory are short; `max_cluster` blocks
-    can be one cluster. `memory_gb_s` is the rate of global memory by which choices are compared."""
+    can be one cluster. `memory_gb_s` is the rate of global memory by which choices are compared, behind an L2 of
+    `l2_bytes`."""
 
     name: str
     family: Family
@@ -46,6 +47,7 @@ class Target:
     resident_blocks: int = 1
     max_cluster: int = 1
     memory_gb_s: int = 20
+    l2_bytes: int = 0
 
     @property
     def is_cuda(self) -> bool:
@@ -59,20 +61,20 @@ class Target:
 
 
 # By compute capability: opt-in shared memory of one block in bytes, multiprocessors of a typical part, the threads and
-# blocks that one of them has room for, and the GB/s that a copy reaches on the part (of an H200 measured; of others
-# nine tenths of what its data sheet says).
-_CUDA_PARTS: dict[int, tuple[int, int, int, int, int]] = {
-    80: (163 * 1024, 108, 2048, 32, 1750),
-    86: (99 * 1024, 84, 1536, 16, 840),
-    87: (163 * 1024, 16, 1536, 16, 180),
-    88: (99 * 1024, 16, 1536, 16, 180),
-    89: (99 * 1024, 128, 1536, 24, 900),
-    90: (227 * 1024, 132, 2048, 32, 4200),
-    100: (227 * 1024, 148, 2048, 32, 7200),
-    103: (227 * 1024, 148, 2048, 32, 7200),
-    110: (227 * 1024, 20, 1536, 24, 245),
-    120: (99 * 1024, 170, 1536, 24, 1600),
-    121: (99 * 1024, 48, 1536, 24, 245),
+# blocks that one of them has room for, the GB/s that a copy reaches on the part (of an H200 measured; of others nine
+# tenths of what its data sheet says), and the MB of its L2.
+_CUDA_PARTS: dict[int, tuple[int, int, int, int, int, int]] = {
+    80: (163 * 1024, 108, 2048, 32, 1750, 40),
+    86: (99 * 1024, 84, 1536, 16, 840, 6),
+    87: (163 * 1024, 16, 1536, 16, 180, 4),
+    88: (99 * 1024, 16, 1536, 16, 180, 4),
+    89: (99 * 1024, 128, 1536, 24, 900, 72),
+    90: (227 * 1024, 132, 2048, 32, 4200, 50),
+    100: (227 * 1024, 148, 2048, 32, 7200, 126),
+    103: (227 * 1024, 148, 2048, 32, 7200, 126),
+    110: (227 * 1024, 20, 1536, 24, 245, 32),
+    120: (99 * 1024, 170, 1536, 24, 1600, 96),
+    121: (99 * 1024, 48, 1536, 24, 245, 24),
 }
 _OF_PARTS = tuple(family for family in Family if family is not Family.CPU)
 TARGETS = (
@@ -93,7 +95,7 @@ def parse_target(name: str) -> Target:
         close = nearest(name[:80], ["cpu", *named])
         meant = f"did you mean `{close}`? " if close else ""
         raise fail("E0501", f"unknown target {name[:80]!r}", help=f"{meant}{TARGETS}")
-    shared_bytes, multiprocessors, threads, blocks, memory_gb_s = _CUDA_PARTS[int(match[2])]
+    shared_bytes, multiprocessors, threads, blocks, memory_gb_s, l2_mb = _CUDA_PARTS[int(match[2])]
     return Target(
         name=name,
         family=Family(match[1]),
@@ -104,4 +106,5 @@ def parse_target(name: str) -> Target:
         resident_blocks=blocks,
         max_cluster=MAX_CLUSTER if int(match[2]) >= FIRST_WITH_CLUSTERS else 1,
         memory_gb_s=memory_gb_s,
+        l2_bytes=l2_mb * 1_000_000,
     )

@@ -19,7 +19,7 @@ from texpr.codegen.layout import room
 from texpr.codegen.writer import Writer
 from texpr.grammar.ast import IndexConst, IndexExpr, Role
 from texpr.grammar.diagnostics import fail
-from texpr.grammar.index.expr import const
+from texpr.grammar.index.expr import const, constant_value, multiply
 from texpr.grammar.index.text import in_words
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import I64, DType
@@ -229,7 +229,8 @@ class Frame:
                 where, steps = self._where(tensor, out)
                 if buffer.align % CHUNK_BYTES:  # accesses at any address then ask where it begins
                     where = f"{where or ', tx::Fixed<1>'}, {buffer.align}"
-                out.line(f"const tx::Global<{element}{where}> {tensor.name}({tensor.data}, {steps}{label});")
+                data = self._lasting(buffer, tensor, out) if buffer.name in self.launch.lasting else tensor.data
+                out.line(f"const tx::Global<{element}{where}> {tensor.name}({data}, {steps}{label});")
         for argument in self.candidates:
             if argument.kind == "words":
                 data = argument.declaration.split()[-1]
@@ -247,6 +248,15 @@ class Frame:
             out.line(f'const tx::Shared<tx::i32> {own}({where}, 1, "{comment(counter)}");')
         if self.facts.has(AfterLaunch):
             self._declare_settled(out)
+
+    def _lasting(self, buffer: MappedBuffer, tensor: Tensor, out: Lines) -> str:
+        """The address of an array of which the L2 is to give up last what was read, if the array is larger."""
+        size = multiply(extent(tensor.layout), const(buffer.dtype.size_bytes))
+        if constant_value(size) is not None:
+            return f"tx::lasting({tensor.data})"
+        return (
+            f"tx::lasting({tensor.data}, {out.use(ix.term(size, self.scope))} > {self.planned.program.target.l2_bytes})"
+        )
 
     def _where(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
         """The strides of an accessor of several dimensions, in its type, or as `{K, 1}, ` among its arguments."""

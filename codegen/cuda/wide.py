@@ -37,7 +37,7 @@ from texpr.polyhedral.walk import subscript_names
 BYTES = (1, 2, 4, 8, 16)  # of a wide access
 MAX_CHUNKS = 4  # pairs of chunks in registers at a time
 FAR = 1 << 29  # elements; rows of unrolled accesses are shorter
-UNWRITTEN = Cache.READ_ONLY, Cache.LAST, Cache.NO_ALLOCATE  # hints for loads of what nobody writes meanwhile
+UNWRITTEN = Cache.READ_ONLY, Cache.NO_ALLOCATE  # hints for loads of what nobody writes meanwhile
 SURE = {"_wanted": "_or_sure", "_inside": "_inside_or_sure"}  # of threads that read something in any case
 PLAIN_HEADER, WANTED_HEADER, SHIFTED_HEADER = "texpr/registers.cuh", "texpr/wanted.cuh", "texpr/shifted.cuh"
 FOLDS_HEADER = "texpr/folds.cuh"

@@ -29,7 +29,7 @@ def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[s
     it, in slots of a cluster or in a block that two rows fill, where few rows are left alone."""
     choices = tuple(first.launches.values())
     choice = choices[0] if len(choices) == 1 else None  # an empty kernel has none
-    if not isinstance(choice, Blocks) or not _is_ragged(choice):
+    if not isinstance(choice, Blocks) or not is_ragged(choice):
         return frozenset()
     able, found = to_jam(kept), set[str]()
     for par in kept.proved.program.kernel.body:
@@ -42,7 +42,8 @@ def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[s
     return frozenset(found)
 
 
-def _is_ragged(choice: Blocks) -> bool:
+def is_ragged(choice: Blocks) -> bool:
+    """Whether rows of narrow elements are counted from a line, with the loops of a norm beside vectors."""
     narrow = max(choice.widths.values(), default=1) > 4
     slots = choice.cluster == 1 or all(row.slots for row in choice.rows)
     return narrow and slots and all(row.line and len(row.indices) >= NORM_LOOPS for row in choice.rows)

@@ -62,9 +62,6 @@ STRIP_WAVES = 7  # blocks, one after the other, of each place (f32 on an H200: 5
 LEAST_TOGETHER = 2 * SECTOR_BYTES  # of a row that lanes bring at once
 FEW = 3  # tiles along an index, of which two are cut
 FEW_WAVES, MANY_WAVES = 16, 48  # of blocks
-LASTING_BYTES = 48 << 20  # that are read: what the L2 holds
-SHIFTED_LASTING_BYTES = 200 << 20  # where narrow elements are shifted, in many tiles each way (20011 x 20011 in bf16
-# .925, .909 before; but 5003 x 5003 .846, not .893, and 4000001 x 61 .63, not .87)
 PHASED_BLOCKS = 6  # of a multiprocessor (4: 701 x 3001 in f32 6.9 us, not 6.2; 7.6: 40 x 257 x 259 7.8 us, 8.2)
 NEAR_BYTES = 32 << 20  # that blocks move before the L2 forgets what the first of them brought
 
@@ -139,21 +136,7 @@ def _pair(
     choice = _tiles(problem, nest, extents, flat, first, across, {names[e]: able[names[e]] for e in fewer})
     if choice is None or tile_fault(problem, nest, choice) is not None:
         return None
-    return sum((touched_so | fewer).values()), _lasting(problem, nest, extents, choice)
-
-
-def _lasting(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled) -> Tiled:
-    """Where more is read than the L2 holds, it makes room by what was written (on an H200: 32768 x 4096 turned in bf16
-    .975 of a copy, .961 before; 131072 x 1024 .968, .953; 4096 x 4096 in f32 .985, .970; strips of 257 rows in bf16
-    .873, .854). Of a smaller one what is written may still be there for the next kernel."""
-    found = staged(problem, nest, choice)
-    size = sum(one.wide.dtype.size_bytes for one in found)
-    shifted = not choice.phased and any(one.funnel and _is_narrow(one.wide) for one in found)
-    if shifted and any(extents[index] <= FEW * side for index, side in choice.tile.items()):
-        return choice
-    least = SHIFTED_LASTING_BYTES if shifted else LASTING_BYTES
-    other = replace(choice, lasting=size * prod(extents.values()) >= least)
-    return other if tile_fault(problem, nest, other) is None else choice
+    return sum((touched_so | fewer).values()), choice
 
 
 def _is_narrow(wide: Wide) -> bool:

@@ -26,9 +26,9 @@ from texpr.polyhedral.layout.make import row_major
 from texpr.polyhedral.map.lines import LINE_BYTES, lead_of, origins
 from texpr.polyhedral.map.runs import nothing
 from texpr.polyhedral.map.tile_parts import Team, TileParts, looped
-from texpr.polyhedral.map.tiles import Staged, hint, load_lanes, load_units, pitch, tile_begin
+from texpr.polyhedral.map.tiles import Staged, load_lanes, load_units, pitch, tile_begin
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, at_places
-from texpr.polyhedral.mapped.access import Access, Cache
+from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.places import Memory, Scope
 from texpr.polyhedral.mapped.tree import Define, Fresh, Guard, Lead, Node
@@ -115,7 +115,6 @@ class _Chunks:
             over=((self.column, const(one.across)),),
             within=within,
             access=access,
-            cache=hint(choice, one) if access is Access.ALIGNED else Cache.PLAIN,
             digits=team.digits,
             span=self.span,
         )

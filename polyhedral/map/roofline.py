@@ -9,7 +9,7 @@ not where the copy engine asks for them all. Two significant digits are kept, so
 same, and other reasons decide.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
 
 from texpr.grammar.ast import Accumulate, Anchor, Atomic, Bind, Gather, Par, Seq, Stmt, Subscript
@@ -90,7 +90,12 @@ def rounded(picoseconds: int) -> int:
 
 def moved_bytes(problem: Problem, region: Region) -> int:
     """The bytes of the distinct elements of a region's arrays, at the representative sizes; those read and written."""
-    return problem.once(("moved bytes", region.name), lambda: _moved_bytes(problem, region))
+    return sum(moved(problem, region).values())
+
+
+def moved(problem: Problem, region: Region) -> Mapping[tuple[str, bool], int]:
+    """The same of each array, by its name and whether it is written."""
+    return problem.once(("moved", region.name), lambda: _moved(problem, region))
 
 
 _Span = tuple[int, int]
@@ -104,7 +109,7 @@ class _Touch:
     ranges: Ranges
 
 
-def _moved_bytes(problem: Problem, region: Region) -> int:
+def _moved(problem: Problem, region: Region) -> dict[tuple[str, bool], int]:
     own = declared(region.stmts)
     boxes: dict[tuple[str, bool], list[_Span]] = {}
     for touch in _touches(region.stmts, problem.host_ranges):
@@ -114,10 +119,10 @@ def _moved_bytes(problem: Problem, region: Region) -> int:
             boxes[touch.buffer, touch.writes] = [
                 (min(a, c), max(b, d)) for (a, b), (c, d) in zip(known, here, strict=True)
             ]
-    return sum(
-        problem.kernel.buffer(name).dtype.size_bytes * prod(last - first + 1 for first, last in box)
-        for (name, _), box in boxes.items()
-    )
+    return {
+        key: problem.kernel.buffer(key[0]).dtype.size_bytes * prod(last - first + 1 for first, last in box)
+        for key, box in boxes.items()
+    }
 
 
 def _touches(stmts: tuple[Stmt, ...], ranges: Ranges) -> Iterator[_Touch]:

@@ -49,7 +49,6 @@ from texpr.polyhedral.map.strips import run_strip
 from texpr.polyhedral.map.tile_parts import Team, TileParts, looped
 from texpr.polyhedral.map.tiles import (
     Staged,
-    hint,
     load_units,
     overlap,
     owned,
@@ -61,7 +60,7 @@ from texpr.polyhedral.map.tiles import (
     tile_layout,
 )
 from texpr.polyhedral.map.vectors import ACCESS_BYTES, Vectors, along, at_places
-from texpr.polyhedral.mapped.access import Access, Cache
+from texpr.polyhedral.mapped.access import Access
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.mapped.operators import Copy, Element, Elementwise
 from texpr.polyhedral.mapped.places import Memory, Scope
@@ -155,7 +154,6 @@ class _Tiles(TileParts):
             target=as_loaded,
             over=over,
             access=Access.FUNNEL if one.funnel else Access.ALIGNED,
-            cache=hint(choice, one),
             digits=digits,
             span=span,
         )
@@ -182,7 +180,7 @@ class _Tiles(TileParts):
         loads: tuple[Node, ...] = (part,) if part.within else (load,)
         if part.within and whole is not None and apart is not None:
             within_array = replace(part, id=names.fresh(f"{id}_load_cut"), within=replace(part.within, exact=False))
-            at_end = replace(part, access=Access.EACH, cache=Cache.PLAIN)
+            at_end = replace(part, access=Access.EACH)
             loads = (_either(apart, within_array, (at_end,), span),)
         if part.within and whole is not None:
             loads = (_either(whole, load, loads, span),)

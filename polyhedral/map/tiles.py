@@ -38,7 +38,6 @@ from texpr.polyhedral.map.vectors import (
     printed,
     sure_reads,
 )
-from texpr.polyhedral.mapped.access import Cache
 from texpr.polyhedral.mapped.candidate import Tiled
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -89,12 +88,6 @@ def staged(problem: Problem, nest: Nest, choice: Tiled) -> tuple[Staged, ...]:
         across = wanted if funnel else min(wide.width, wanted)
         found.append(Staged(wide=wide, along=square(size, choice.tile[choice.along]), across=across, funnel=funnel))
     return tuple(found)
-
-
-def hint(choice: Tiled, one: Staged) -> Cache:
-    """What the loads of a read ask of the caches."""
-    whole = one.across * one.wide.dtype.size_bytes == ACCESS_BYTES
-    return Cache.LAST if choice.lasting and whole else Cache.PLAIN
 
 
 def greatest_width(problem: Problem, wide: Wide, across: str) -> int:
@@ -284,8 +277,6 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
     if wrong is not None:
         return wrong
     found = staged(problem, nest, choice)
-    if choice.lasting and all(hint(choice, one) is Cache.PLAIN for one in found):
-        return f"`lasting`: nothing that is staged is read {ACCESS_BYTES} bytes at a time"
     run, across = choice.widths.get(choice.along, 1), choice.widths.get(choice.across, 1)
     held = [one.element for one in found]
     wrong = _line_fault(problem, nest, choice, found) if choice.lines and not choice.phased else None

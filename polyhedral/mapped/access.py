@@ -34,4 +34,3 @@ class Cache(StrEnum):
     READ_ONLY = "read_only"
     NO_ALLOCATE = "no_allocate"
     KEEP = "keep"
-    LAST = "last"

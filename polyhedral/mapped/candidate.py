@@ -131,8 +131,7 @@ class Tiled:
     overlap by one, so that no sector is written by two blocks. `phased`: rows of what is staged come in the chunks of
     memory that hold them, and lie in the tile as the rows that are written lie in theirs, so that nothing is shifted;
     the part of a tile that is its block's own has powers of two along. `strips`: a tile so has all of the index along,
-    and what is written of it is one run of memory. `lasting`: the L2 gives up what is staged last, so that it makes
-    room by what was written. `resident`: as in a launch of parts.
+    and what is written of it is one run of memory. `resident`: as in a launch of parts.
     """
 
     threads: int
@@ -145,7 +144,6 @@ class Tiled:
     lines: Mapping[str, str] = field(default_factory=dict)
     phased: bool = False
     strips: bool = False
-    lasting: bool = False
     resident: int = 0
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
@@ -336,7 +334,8 @@ class Candidate:
     too (`long_sums`). For the time of a call memory has the elements of `kept` buffers in f64, and parameters in `laid`
     where tensor maps have their rows, or threads neighbours; launches of their own copy them. Sums of squares in
     `centred` are made with an earlier sum, bands in `jammed` take their rows in pairs, and reductions over the loops in
-    `shared` are bands. Launches in `early` begin while the one before ends, and wait for it."""
+    `shared` are bands. Launches in `early` begin while the one before ends, and wait for it; of what those
+    in `lasting` read of long arrays the L2 makes room last."""
 
     launches: Mapping[str, Choice]
     wide: bool = True
@@ -346,6 +345,7 @@ class Candidate:
     jammed: frozenset[str] = frozenset()
     shared: frozenset[str] = frozenset()
     early: frozenset[str] = frozenset()
+    lasting: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
 
 

@@ -1,6 +1,6 @@
 """Candidates as data, both ways: what `texpr map --json` prints under `candidate`, and `--mapping FILE` reads.
 
-    {"schema": 1, "moves": [], "wide": true, "kept": [], "early": [], "launches": {
+    {"schema": 1, "moves": [], "wide": true, "kept": [], "early": [], "lasting": [], "launches": {
         "vadd_0": {"form": "flat", "threads": 256, "deal": [["i", 256]], "grid": ["i"], "memory": {}}}}
     {"cases": [{"when": "N % 4 == 0", "candidate": {…}}], "otherwise": {…}}
 
@@ -107,6 +107,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "jammed": sorted(candidate.jammed),
         "shared": sorted(candidate.shared),
         "early": sorted(candidate.early),
+        "lasting": sorted(candidate.lasting),
         "launches": launches,
     }
 
@@ -341,7 +342,6 @@ _READERS: dict[str, Callable[[Any, str], Any]] = {
     "band": _number,
     "alternate": _flag,
     "streamed": _flag,
-    "lasting": _flag,
     "together": _number,
     "cluster": _number,
     "split": _number,
@@ -374,5 +374,6 @@ _PARTS: dict[str, Callable[[Any, str], Any]] = {
     "jammed": _set_of_names,
     "shared": _set_of_names,
     "early": _set_of_names,
+    "lasting": _set_of_names,
     "launches": _launches,
 }

@@ -3,7 +3,7 @@
 import numpy as np
 from cases import HEADER, Case, Family, kernel
 
-LOADS = ("kPlain", "kStream", "kBypass", "kReadOnly", "kNoAllocate", "kKeep", "kLast")
+LOADS = ("kPlain", "kStream", "kBypass", "kReadOnly", "kNoAllocate", "kKeep")
 STORES = ("kPlain", "kStream", "kBypass", "kNoAllocate")
 TYPES = {"float": np.float32, "tx::bf16": np.uint16, "signed char": np.int8, "double": np.float64}
 WIDTHS = [(t, n) for t in TYPES for n in (1, 2, 4, 8, 16) if 1 <= n * np.dtype(TYPES[t]).itemsize <= 16]

@@ -320,6 +320,7 @@ def data(**changes: Any) -> dict[str, Any]:
         "jammed": [],
         "shared": [],
         "early": [],
+        "lasting": [],
         "launches": {},
     }
     return {"cases": [{"when": "M > 3", "candidate": own}], "otherwise": own, **changes}
@@ -337,7 +338,7 @@ def data(**changes: Any) -> dict[str, Any]:
         (data(cases=[{"when": "true", "candidate": {}}]), r"cases.0.candidate is an object of centred, early"),
         (
             data(otherwise=None),
-            r"otherwise is an object of centred, early, jammed, kept, laid, launches, moves, schema, shared, "
+            r"otherwise is an object of centred, early, jammed, kept, laid, lasting, launches, moves, schema, shared, "
             r"wide, not None",
         ),
         (data(otherwise={**data()["otherwise"], "schema": 9}), r"otherwise.schema is 1, .*, not 9"),

@@ -193,7 +193,6 @@ def test_without_its_barrier_a_tile_is_read_before_it_is_written() -> None:
         ({"staged": ("B[j, i]",)}, r"`staged` has B\[j, i\]; what can be staged is A\[i, j\]"),
         ({"staged": ()}, "`staged` has nothing"),
         ({"resident": 9}, "`resident`: a multiprocessor has no room for 9 blocks"),
-        ({"lasting": True, "widths": {"i": 4, "j": 2}}, "`lasting`: nothing that is staged is read 16 bytes at a time"),
         ({"widths": {"i": 3}}, "`widths` gives i or j 2, 4, 8 or 16"),
         ({"widths": {"i": 4, "j": 8}}, "nothing that is staged is read 8 elements of j at a time"),
         ({"tile": {"i": 16, "j": 16}}, "a tile has no equal shares for 256 threads"),
@@ -278,43 +277,3 @@ def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: i
     found_so = [(copy.access, copy.within and copy.within.exact) for copy in loads]
     wide = [(Access.FUNNEL, None), (Access.FUNNEL, False), (Access.EACH, True)]  # whole, not at the array's end, there
     assert found_so == (wide if width > 1 else [(Access.ALIGNED, None), (Access.ALIGNED, True)])
-
-
-@pytest.mark.parametrize(
-    ("text", "rows", "columns", "lasting"),
-    [
-        (ROWS.format(t="bf16"), 32768, 4096, True),
-        (ROWS.format(t="f32"), 32768, 4096, True),
-        (ROWS.format(t="bf16"), 4096, 4096, False),  # which the L2 holds
-        (ROWS.format(t="f32"), 32749, 4093, True),  # in phase
-        (ROWS.format(t="bf16"), 257, 100003, True),  # in strips
-        (ROWS.format(t="bf16"), 20011, 20011, True),
-        (ROWS.format(t="bf16"), 5003, 5003, False),  # shifted, and not far more than the L2 holds
-        (ROWS.format(t="bf16"), 4000001, 61, False),  # one tile across
-        (ROWS.format(t="f32"), 2048, 2048, False),
-    ],
-)
-def test_the_l2_gives_up_last_what_is_read_where_that_is_far_more_than_it_holds(
-    text: str, rows: int, columns: int, lasting: bool
-) -> None:
-    program = mapped(text, M=rows, N=columns)
-    found = choice(program)
-    assert found is not None
-    assert found.lasting == lasting
-    assert ("tx::Cache::kLast" in Emitted(program).source) == lasting
-
-
-def test_what_the_l2_gives_up_last_is_read_as_emitted() -> None:
-    """Also where tiles are cut."""
-    text, sizes = ROWS.format(t="f32"), {"M": 72, "N": 68}
-    program = mapped(text, **sizes)
-    found = choice(program)
-    assert found is not None
-    assert isinstance(program.candidate, Candidate)
-    launches = {name: replace(found, lasting=True) for name in program.candidate.launches}
-    other = map_program(proved(text, **sizes), SM90, choices=replace(program.candidate, launches=launches))
-    emitted, arrays = Emitted(other), arguments(other.kernel, sizes)
-    assert "tx::Cache::kLast" in emitted.source
-    expected = interpret(other.kernel, arrays).outputs["B"]
-    assert emitted.run(HostModule(emitted.source, werror=True), arrays) is None
-    np.testing.assert_array_equal(arrays["B"], expected)

@@ -79,6 +79,14 @@ class Pointer {
 // An address in the shared memory of the block.
 TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
+// An array whose lines the L2 gives up last once they were read, so that it makes room by what was written. A compiler
+// asks so for each load of it; an operand of the load itself would keep it from adding constants in the address.
+template <class T>
+TX_FN T* lasting(T* data, bool is_long = true) {
+  constexpr u64 kEvictLast = 0x14f0000000000000, kEvictNormal = 0x10f0000000000000;  // as libcu++ has them
+  return static_cast<T*>(__nv_associate_access_property(data, is_long ? kEvictLast : kEvictNormal));
+}
+
 // A tensor in device memory that begins at a multiple of kAlign bytes; `Where` has its strides.
 template <class T, class Where = Fixed<1>, int kAlign = 16>
 class Global : public Pointer<T> {

@@ -14,7 +14,6 @@ enum class Cache {
   kReadOnly,    // never written while the kernel runs (.nc)
   kNoAllocate,  // no line of L1 is given to it; a load is also read-only
   kKeep,        // a small operand that every block reads: last to be evicted from L1; a load, and read-only
-  kLast,        // last to be evicted from L2, which makes room by what was written; a load, and read-only
 };
 
 // Elements of one access.
@@ -62,21 +61,19 @@ struct AccessWord<16> {
   using type = uint4;
 };
 
-#define TX_LOAD_WORD(before, hint, behind, p, w)                                                     \
-  if constexpr (sizeof(w) == 16) {                                                                   \
-    asm(before "ld.global.nc" hint ".v4.u32 {%0, %1, %2, %3}, [%4]" behind                           \
-        : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w)                                                 \
-        : "l"(p));                                                                                   \
-  } else if constexpr (sizeof(w) == 8) {                                                             \
-    asm(before "ld.global.nc" hint ".v2.u32 {%0, %1}, [%2]" behind : "=r"(w.x), "=r"(w.y) : "l"(p)); \
-  } else if constexpr (sizeof(w) == 4) {                                                             \
-    asm(before "ld.global.nc" hint ".u32 %0, [%1]" behind : "=r"(w) : "l"(p));                       \
-  } else if constexpr (sizeof(w) == 2) {                                                             \
-    asm(before "ld.global.nc" hint ".u16 %0, [%1]" behind : "=h"(w) : "l"(p));                       \
-  } else {                                                                                           \
-    u32 byte;                                                                                        \
-    asm(before "ld.global.nc" hint ".u8 %0, [%1]" behind : "=r"(byte) : "l"(p));                     \
-    w = static_cast<u8>(byte);                                                                       \
+#define TX_LOAD_WORD(hint, p, w)                                                                                      \
+  if constexpr (sizeof(w) == 16) {                                                                                    \
+    asm("ld.global.nc" hint ".v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p)); \
+  } else if constexpr (sizeof(w) == 8) {                                                                              \
+    asm("ld.global.nc" hint ".v2.u32 {%0, %1}, [%2];" : "=r"(w.x), "=r"(w.y) : "l"(p));                               \
+  } else if constexpr (sizeof(w) == 4) {                                                                              \
+    asm("ld.global.nc" hint ".u32 %0, [%1];" : "=r"(w) : "l"(p));                                                     \
+  } else if constexpr (sizeof(w) == 2) {                                                                              \
+    asm("ld.global.nc" hint ".u16 %0, [%1];" : "=h"(w) : "l"(p));                                                     \
+  } else {                                                                                                            \
+    u32 byte;                                                                                                         \
+    asm("ld.global.nc" hint ".u8 %0, [%1];" : "=r"(byte) : "l"(p));                                                   \
+    w = static_cast<u8>(byte);                                                                                        \
   }
 
 template <Cache kCache, class Word>
@@ -91,13 +88,10 @@ TX_FN Word load_word(const Word* p) {
     return __ldg(p);
   } else {
     Word w;
-    if constexpr (kCache == Cache::kLast) {
-      TX_LOAD_WORD("{.reg .b64 last; createpolicy.fractional.L2::evict_last.b64 last, 1.0; ", ".L2::cache_hint",
-                   ", last;}", p, w)
-    } else if constexpr (kCache == Cache::kNoAllocate) {
-      TX_LOAD_WORD("", ".L1::no_allocate", ";", p, w)
+    if constexpr (kCache == Cache::kNoAllocate) {
+      TX_LOAD_WORD(".L1::no_allocate", p, w)
     } else {
-      TX_LOAD_WORD("", ".L1::evict_last", ";", p, w)
+      TX_LOAD_WORD(".L1::evict_last", p, w)
     }
     return w;
   }
@@ -106,8 +100,7 @@ TX_FN Word load_word(const Word* p) {
 
 template <Cache kCache, class Word>
 TX_FN void store_word(Word* p, Word w) {
-  static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep && kCache != Cache::kLast,
-                "this hint is for loads");
+  static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep, "this hint is for loads");
   if constexpr (kCache == Cache::kPlain) {
     *p = w;
   } else if constexpr (kCache == Cache::kStream) {

@@ -64,8 +64,7 @@ inline VectorOf<Memory, kCount> load(const Memory& from, i64 index, Here here = 
 template <Cache kCache = Cache::kPlain, int kCount, class Memory>
 inline void store(const Memory& to, i64 index, Vector<typename Memory::Element, kCount> v, Here here = Here::now()) {
   static_assert(!Memory::kShared || kCache == Cache::kPlain, "hints are for global memory");
-  static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep && kCache != Cache::kLast,
-                "this hint is for loads");
+  static_assert(kCache != Cache::kReadOnly && kCache != Cache::kKeep, "this hint is for loads");
   host::check_alignment(to.address(index), sizeof v, to.name(), index, here);
   for (int i = 0; i < kCount; ++i) *to.place(index + i, host::Mode::kWrite, here, false) = v.packed.get(i);
 }
