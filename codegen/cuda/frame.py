@@ -229,7 +229,7 @@ class Frame:
                 where, steps = self._where(tensor, out)
                 if buffer.align % CHUNK_BYTES:  # accesses at any address then ask where it begins
                     where = f"{where or ', tx::Fixed<1>'}, {buffer.align}"
-                data = self._lasting(buffer, tensor, out) if buffer.name in self.launch.lasting else tensor.data
+                data = self._in_l2(buffer, tensor, out)
                 out.line(f"const tx::Global<{element}{where}> {tensor.name}({data}, {steps}{label});")
         for argument in self.candidates:
             if argument.kind == "words":
@@ -249,14 +249,16 @@ class Frame:
         if self.facts.has(AfterLaunch):
             self._declare_settled(out)
 
-    def _lasting(self, buffer: MappedBuffer, tensor: Tensor, out: Lines) -> str:
-        """The address of an array of which the L2 is to give up last what was read, if the array is larger."""
-        size = multiply(extent(tensor.layout), const(buffer.dtype.size_bytes))
+    def _in_l2(self, buffer: MappedBuffer, tensor: Tensor, out: Lines) -> str:
+        """The address of an array, with what the L2 is to give up first or last if the array is larger."""
+        launch, size = self.launch, multiply(extent(tensor.layout), const(buffer.dtype.size_bytes))
+        if buffer.name not in (*launch.lasting, *launch.passing):
+            return tensor.data
+        call = f"tx::{'lasting' if buffer.name in launch.lasting else 'passing'}"
         if constant_value(size) is not None:
-            return f"tx::lasting({tensor.data})"
-        return (
-            f"tx::lasting({tensor.data}, {out.use(ix.term(size, self.scope))} > {self.planned.program.target.l2_bytes})"
-        )
+            return f"{call}({tensor.data})"
+        most = self.planned.program.target.l2_bytes
+        return f"{call}({tensor.data}, {out.use(ix.term(size, self.scope))} > {most})"
 
     def _where(self, tensor: Tensor, out: Lines) -> tuple[str, str]:
         """The strides of an accessor of several dimensions, in its type, or as `{K, 1}, ` among its arguments."""

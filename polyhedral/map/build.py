@@ -20,7 +20,7 @@ from texpr.polyhedral.map.first_sums import bound_once
 from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.idle_attributes import idle_attributes
 from texpr.polyhedral.map.inherited import inherit_attributes
-from texpr.polyhedral.map.lasting import lasting
+from texpr.polyhedral.map.lasting import with_l2
 from texpr.polyhedral.map.launches import build_combined, build_flat, build_single
 from texpr.polyhedral.map.one_name import one_name
 from texpr.polyhedral.map.partials import add_partials
@@ -70,7 +70,7 @@ def build(problem: Problem, candidate: Candidate) -> MappedProgram:
     touched = set[str]().union(*(tree_buffers(launch.body) for launch in launches(host)))
     buffers = {n: b for n, b in draft.buffers.items() if n in touched or b.role is not Role.LOCAL}
     host = begun_early(host, candidate.early, buffers, draft.rests)
-    host = lasting(host, candidate.lasting, buffers, problem.target)
+    host = with_l2(host, candidate, buffers, problem.target)
     program = MappedProgram(
         kernel=problem.whole,
         proved=problem.proved,

@@ -48,7 +48,7 @@ from texpr.polyhedral.map.early import choose_early
 from texpr.polyhedral.map.hardware_attributes import check_vectors, threads_asked, width_asked, with_threads
 from texpr.polyhedral.map.held import reads_beside
 from texpr.polyhedral.map.lanes import choose_lanes
-from texpr.polyhedral.map.lasting import choose_lasting
+from texpr.polyhedral.map.lasting import choose_lasting, choose_passing
 from texpr.polyhedral.map.placement import choose_memory
 from texpr.polyhedral.map.problem import Problem, Region, plain_nest
 from texpr.polyhedral.map.row_clusters import cluster_faults
@@ -93,6 +93,7 @@ def choose(problem: Problem, *, wide: bool = True) -> Candidate:
         shared=kept.shared,
         early=early,
         lasting=choose_lasting(problem, launches),
+        passing=choose_passing(problem, launches),
         moves=kept.moves,
     )
 

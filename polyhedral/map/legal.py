@@ -27,7 +27,7 @@ from texpr.polyhedral.map.digits import is_power_of_two, thread_pieces_fit
 from texpr.polyhedral.map.early import able
 from texpr.polyhedral.map.hardware_attributes import blocks_fault, check_vectors, threads_asked
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins, row_origins
-from texpr.polyhedral.map.lasting import able as able_to_last
+from texpr.polyhedral.map.lasting import fault as l2_fault
 from texpr.polyhedral.map.lines import countable, origins
 from texpr.polyhedral.map.parted_fits import parted_fault, runs_of
 from texpr.polyhedral.map.placement import MAX_THREAD_BYTES, LocalUse, memories
@@ -82,9 +82,8 @@ def check_candidate(problem: Problem, candidate: Candidate) -> None:
     if not candidate.early <= {*(may := able(problem, candidate.launches))}:
         found, wanted = ", ".join(sorted(candidate.early)), ", ".join(may)
         raise fail("E0401", f"`early`: {found} cannot all begin before others are over, but {wanted or 'none'}")
-    if none := candidate.lasting - {*able_to_last(problem)}:
-        found = ", ".join(sorted(none))
-        raise fail("E0401", f"`lasting`: {found} reads no array that it does not write")
+    if wrong := l2_fault(problem, candidate):
+        raise fail("E0401", wrong)
     for name, region in regions.items():
         check_choice(problem, region, candidate.launches[name])
 

@@ -108,6 +108,7 @@ def candidate_json(candidate: Candidate) -> dict[str, Any]:
         "shared": sorted(candidate.shared),
         "early": sorted(candidate.early),
         "lasting": sorted(candidate.lasting),
+        "passing": sorted(candidate.passing),
         "launches": launches,
     }
 
@@ -375,5 +376,6 @@ _PARTS: dict[str, Callable[[Any, str], Any]] = {
     "shared": _set_of_names,
     "early": _set_of_names,
     "lasting": _set_of_names,
+    "passing": _set_of_names,
     "launches": _launches,
 }

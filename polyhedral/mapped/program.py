@@ -59,7 +59,8 @@ class Launch:
     """One kernel launch. `grid` is in blocks, `threads` in threads of one block (1 on a CPU, where `grid[0]` counts
     core iterations), `cluster` says how many blocks along each axis are one cluster. `min_blocks` must
     fit on a multiprocessor together, which bounds registers (0: no bound). With `turns`, a counter, blocks along x are
-    numbered as they begin. Of arrays in `lasting`, where they are larger than the L2, it gives up last what was read.
+    numbered as they begin. Of arrays in `lasting`, where they are larger than the L2, it gives up last what was read;
+    of those in `passing` first.
     `arguments` names what the body uses: host indices, in order of nesting. `digits` has every digit of the launch,
     places of hardware first."""
 
@@ -70,6 +71,7 @@ class Launch:
     min_blocks: int = 0
     turns: str = ""
     lasting: tuple[str, ...] = ()
+    passing: tuple[str, ...] = ()
     digits: tuple[Digit, ...]
     body: tuple[Node, ...]
     pipes: tuple[Pipe, ...] = ()

@@ -157,8 +157,9 @@ def _launch(launch: Launch, words: _Words) -> Iterator[str]:
     shared_bytes = words.shared_bytes.get(launch.name, 0)
     shared = f"  {shared_bytes} bytes of shared memory" if shared_bytes else ""
     yield f"launch {launch.name}  grid ({grid})  {threads}{cluster}{shared}{arguments}"
-    if launch.lasting:
-        yield f"  the L2 gives up last what was read of {', '.join(launch.lasting)}"
+    for when, arrays in (("last", launch.lasting), ("first", launch.passing)):
+        if arrays:
+            yield f"  the L2 gives up {when} what was read of {', '.join(arrays)}"
     if launch.digits:
         yield "  digits"
         yield from (f"    {line}" for line in _table([(d.name, _place(d)) for d in launch.digits]))

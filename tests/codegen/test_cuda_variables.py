@@ -160,7 +160,7 @@ def test_an_accessor_takes_the_program_s_subscripts_and_computes_in_32_bits_wher
     )
     assert 'const tx::Global<tx::f32, tx::Fixed<8, 1>> B(B_data, "B");' in bound and "B(j, i) = A(i, j);" in bound
     large = source(text, M=1 << 16, N=1 << 16)
-    assert 'const tx::Global<const tx::f32, tx::Strides<2>> A(A_data, {65536, 1}, "A");' in large
+    assert 'const tx::Global<const tx::f32, tx::Strides<2>> A(tx::lasting(A_data), {65536, 1}, "A");' in large
 
 
 ELEMENTS = """\

@@ -374,7 +374,7 @@ REFUSED = {
 
 @pytest.mark.nvcc
 class TestDevice:
-    @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+    @pytest.mark.parametrize("arch", ["sm_80", "sm_90a", pytest.param("sm_100a", marks=pytest.mark.long), "sm_120a"])
     def test_the_texts_compile_without_warnings(self, arch):
         assert compile_cubin(pipe_cases.source(), arch, werror=True)
 

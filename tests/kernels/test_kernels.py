@@ -104,7 +104,7 @@ def run(name: str, index: int, free: tuple[str, ...], target: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "index", "free"), halved(on_cpu(), 0))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_cpu_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
@@ -116,7 +116,7 @@ def test_cpu_computes_what_the_interpreter_says(
 
 @pytest.mark.gxx
 @pytest.mark.parametrize(("name", "index", "free"), halved(in_turn(1), 1))
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 def test_cuda_host_computes_what_the_interpreter_says(
     name: str, index: int, free: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:

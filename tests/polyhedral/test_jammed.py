@@ -1,6 +1,7 @@
 """Products on a CPU, of which a few rows and a few products are taken together inside the innermost loop."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,15 @@ def test_the_text_with_free_sizes_is_right_at_each(text: str) -> None:
         np.testing.assert_array_equal(given["C"], right)
 
 
+@cache
+def of_three_less() -> texpr.Compiled:
+    text = WINDOW.replace(") {", ") where K <= 64 {", 1).replace("K k", "K - 3 k")
+    return texpr.parse(text).only.compile("cpu")
+
+
 @pytest.mark.parametrize("k", [0, 1, 2, 3, 6])
 def test_a_sum_of_less_than_no_iterations_adds_nothing(k: int) -> None:
-    text = WINDOW.replace(") {", ") where K <= 64 {", 1).replace("K k", "K - 3 k")
-    made = texpr.parse(text).only.compile("cpu")
+    made = of_three_less()
     assert "for i_one in range(4):" in made.source
     given = arrays(WINDOW, 6, 33, k)
     right = wanted(WINDOW, {**given, "A": given["A"][..., : max(0, k - 3)], "B": given["B"][: max(0, k - 3)]})

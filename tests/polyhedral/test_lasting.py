@@ -1,4 +1,4 @@
-"""Of long arrays the L2 gives up last what was read: which launches ask so, and that they compute the same."""
+"""What the L2 gives up first and last of long arrays: which launches ask so, and that they compute the same."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,14 +14,15 @@ from texpr.codegen.host_run import HostModule
 from texpr.grammar.diagnostics import TExprError
 from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.map.stage import map_program
-from texpr.polyhedral.mapped.candidate import Candidate
+from texpr.polyhedral.mapped.candidate import Candidate, Cases, widths_of
 from texpr.polyhedral.mapped.candidate_json import candidate_json, read_candidate
-from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.mapped.program import Launch, MappedProgram
 from texpr.polyhedral.mapped.show import show
 from texpr.polyhedral.mapped.walks import launches
 from texpr.polyhedral.target import parse_target
 
 SM90 = parse_target("cuda:sm_90a")
+FULL = {"M": 32768, "N": 4096}
 TURNED = "kernel k(A: {t}[M, N], B: {t}[N, M]) {{ par M i, N j {{ B[j, i] = A[i, j] }} }}"
 ADDED = "kernel k(A: {t}[M, N], V: {t}[N], B: {t}[M, N]) {{ par M i, N j {{ B[i, j] = A[i, j] + V[j] }} }}"
 IN_PLACE = "kernel k(inout A: f32[M, N]) { par M i, N j { A[i, j] = A[i, j] + 1.0 } }"
@@ -52,10 +53,29 @@ POOLED = """kernel k(A: f32[M, 4 * N], B: f32[M, N]) {
 PRODUCT = "kernel k(A: f32[M, N], B: f32[M, M]) { par M i, M j { B[i, j] = sum N n { A[i, n] * A[j, n] } } }"
 
 
-def lasting(text: str, target: str = "cuda:sm_90a", **sizes: int) -> list[tuple[str, ...]]:
+TWICE = """kernel k(A: f32[M, N], B: f32[2]) {
+    B[0] = sum M i, N j { A[i, j] }
+    B[1] = sum M i, N j { A[i, j] * A[i, j] }
+}"""
+SPREAD = """kernel k(A: f32[N], B: f32[]) {
+    let mean = (sum N i { A[i] }) / f32(N)
+    B = (sum N i { (A[i] - mean) * (A[i] - mean) }) / f32(N)
+}"""
+COUNTED = "kernel k(K: i32[N], H: i32[256]) { par N i { atomic H[K[i]] += 1 } }"
+
+
+def found_launches(text: str, target: str = "cuda:sm_90a", **sizes: int) -> list[Launch]:
     program = texpr.parse(text).only.compile(target, sizes=sizes, stop_after="map").mapping.program
     assert isinstance(program, MappedProgram)
-    return [launch.lasting for launch in launches(program.host)]
+    return list(launches(program.host))
+
+
+def lasting(text: str, target: str = "cuda:sm_90a", **sizes: int) -> list[tuple[str, ...]]:
+    return [launch.lasting for launch in found_launches(text, target, **sizes)]
+
+
+def passing(text: str, target: str = "cuda:sm_90a", **sizes: int) -> list[tuple[str, ...]]:
+    return [launch.passing for launch in found_launches(text, target, **sizes)]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +113,40 @@ def test_what_is_long_depends_on_the_l2(target: str, arrays: tuple[str, ...]) ->
     assert lasting(TURNED.format(t="f32"), target, M=4096, N=4096) == [arrays]  # 67 MB; they hold 40, 126 and 96
 
 
-def test_sums_of_columns_keep_the_l2() -> None:
-    assert not any(lasting(COLUMNS, M=32768, N=4096))
+@pytest.mark.parametrize(
+    ("text", "sizes", "arrays"),
+    [
+        (SUMS, {"M": 32768, "N": 4096}, [("A",)]),
+        (SUMS, {"M": 1024, "N": 4096}, [()]),
+        (COLUMNS, {"M": 32768, "N": 4096}, [("A",)]),
+        (COUNTED, {"N": 1 << 26}, [("K",)]),
+        (COUNTED, {"N": 1 << 20}, [()]),
+        (TURNED.format(t="f32"), {"M": 32768, "N": 4096}, [()]),  # what is written makes room
+        (PRODUCT, {"M": 4096, "N": 4096}, [()]),
+        (SPREAD, {"N": 1 << 26}, None),  # the second sum reads what the first one read
+        (TWICE, {"M": 32768, "N": 4096}, None),
+    ],
+)
+def test_long_arrays_pass_where_they_are_read_once_and_little_is_written(
+    text: str, sizes: dict[str, int], arrays: list[tuple[str, ...]] | None
+) -> None:
+    found = passing(text, **sizes)
+    assert found == arrays if arrays is not None else not any(found)
+    assert not any(passing(text, "cpu", **sizes))
+
+
+def test_narrow_elements_that_are_read_one_by_one_are_asked_nothing() -> None:
+    text = """kernel k(A: {t}[B, 3, H], Y: {t}[B, H, 3]) {{ par B b, H h, 3 c {{ Y[b, h, c] = A[b, c, h] }} }}"""
+    sizes = {"B": 1028, "H": 33473}
+    assert lasting(text.format(t="bf16"), **sizes) == [()] and lasting(text.format(t="f32"), **sizes) == [("A",)]
+
+
+def test_of_free_sizes_threads_that_load_one_element_do_not_ask() -> None:
+    program = mapped(SCALED.format(t="bf16"))
+    assert isinstance(program.candidate, Cases)
+    found = [case.candidate for case in program.candidate.cases]
+    wide = [any(widths_of(choice) for choice in one.launches.values()) for one in found]
+    assert [bool(one.lasting) for one in found] == wide and True in wide and False in wide
 
 
 @pytest.mark.parametrize("text", [TURNED.format(t="f32"), ADDED.format(t="bf16"), RUNNING])
@@ -125,9 +177,11 @@ def test_of_known_sizes_it_asks_nothing_and_the_mapping_says_so() -> None:
 
 def test_a_mapping_file_may_leave_it_or_ask_for_it() -> None:
     sizes = {"M": 32768, "N": 4096}
-    text = SUMS  # does without
+    text = SUMS
     found = mapped(text, **sizes).candidate
-    assert isinstance(found, Candidate) and not found.lasting
+    assert isinstance(found, Candidate) and not found.lasting and found.passing == {"k_0"}
+    found = replace(found, passing=frozenset())
+    assert only_launch(map_program(proved(text, **sizes), SM90, choices=found)).passing == ()
     asked = replace(found, lasting=frozenset({"k_0"}))
     assert read_candidate(candidate_json(asked)) == asked
     program = map_program(proved(text, **sizes), SM90, choices=asked)
@@ -138,22 +192,20 @@ def test_a_mapping_file_may_leave_it_or_ask_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sizes", "changes", "code", "said"),
+    ("text", "sizes", "field", "changes", "code", "said"),
     [
-        (
-            IN_PLACE,
-            {"M": 32768, "N": 4096},
-            ["k_0"],
-            "E0401",
-            "`lasting`: k_0 reads no array that it does not write",
-        ),
-        (TURNED.format(t="f32"), {"M": 32768, "N": 4096}, ["k_1"], "E0401", "`lasting`: k_1 reads no array"),
-        (TURNED.format(t="f32"), {"M": 32768, "N": 4096}, True, "E0607", "lasting is"),
+        (IN_PLACE, FULL, "lasting", ["k_0"], "E0401", "`lasting`: k_0 reads no array that it does not write"),
+        (IN_PLACE, FULL, "passing", ["k_0"], "E0401", "`passing`: k_0 reads no array that it does not write"),
+        (TURNED.format(t="f32"), FULL, "lasting", ["k_1"], "E0401", "`lasting`: k_1 reads no array"),
+        (TURNED.format(t="f32"), FULL, "passing", ["k_0"], "E0401", "`passing`: k_0 is in `lasting`"),
+        (TURNED.format(t="f32"), FULL, "lasting", True, "E0607", "lasting is"),
     ],
 )
-def test_what_cannot_last_is_refused(text: str, sizes: dict[str, int], changes: Any, code: str, said: str) -> None:
+def test_what_the_l2_cannot_be_asked_is_refused(
+    text: str, sizes: dict[str, int], field: str, changes: Any, code: str, said: str
+) -> None:
     found = mapped(text, **sizes).candidate
     assert isinstance(found, Candidate)
     with pytest.raises(TExprError, match=said) as refused:
-        map_program(proved(text, **sizes), SM90, choices=read_candidate({**candidate_json(found), "lasting": changes}))
+        map_program(proved(text, **sizes), SM90, choices=read_candidate({**candidate_json(found), field: changes}))
     assert [d.code for d in refused.value.diagnostics] == [code]

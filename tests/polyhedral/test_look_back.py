@@ -172,16 +172,25 @@ def running(dtype: str, rows: int, columns: int) -> tuple[str, Candidate]:
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize(("name", "columns", "tolerance"), [("bf16", 301, 2**-8), ("f32", 131, 2**-22)])
-def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(name: str, columns: int, tolerance: float) -> None:
-    text, candidate = running(name, 4300, columns)
+@pytest.mark.parametrize(
+    ("name", "columns", "ahead", "blocks", "tolerance"),
+    [("bf16", 301, 32, 17 * 2, 2**-8), ("f32", 61, 16, 33, 2**-22)],  # two strips; more parts than a warp asks for
+)
+def test_long_sums_are_told_in_half_the_bytes_and_behind_a_barrier(
+    name: str, columns: int, ahead: int, blocks: int, tolerance: float
+) -> None:
+    text, candidate = running(name, 4100, columns)
+    ((launch, found),) = candidate.launches.items()
+    assert isinstance(found, Scanned)
+    longer = replace(candidate, launches={launch: replace(found, ahead=ahead)})
     dtype = ml_dtypes.bfloat16 if name == "bf16" else np.float32
-    compiled = texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=candidate)
+    compiled = texpr.parse(text).only.compile("cuda-host:sm_90a", mapping=longer)
     source = compiled.source
+    assert f"grid ({blocks}, 1, 1)" in source
     assert "256, true, true, tx::f32>(" in source
     told, *others = [at for at, line in enumerate(source.splitlines()) if "tx::tell_folded(" in line]
     assert not others and "tx::sync_block(5);" in source.splitlines()[told - 1]
-    x = np.random.default_rng(7).standard_normal((4300, columns)).astype(dtype)
+    x = np.random.default_rng(7).standard_normal((4100, columns)).astype(dtype)
     y = np.full_like(x, np.nan)
     compiled(X=x, Y=y)
     expected = x.astype(np.float64).cumsum(axis=0)
@@ -221,18 +230,22 @@ TWO = """kernel k(X: {t}[{m}, {n}], Y: {t}[{m}, {n}], Z: {t}[{m}, {n}]) {{ par {
 
 
 @pytest.mark.gxx
-@pytest.mark.parametrize("threads", [128, 256])
-def test_two_running_sums_are_told_behind_one_barrier(threads: int) -> None:
+@pytest.mark.parametrize(
+    ("threads", "ahead", "columns", "blocks"),
+    [(128, 32, 131, 33 * 2), (256, 16, 35, 33)],  # more parts than a warp asks for at once: of two strips, of one
+)
+def test_two_running_sums_are_told_behind_one_barrier(threads: int, ahead: int, columns: int, blocks: int) -> None:
     candidate = mapped(TWO.format(t="f32", m=32749, n=4093)).candidate
     assert isinstance(candidate, Candidate)
     ((name, found),) = candidate.launches.items()
     assert isinstance(found, Scanned)
-    forced = replace(found, threads=threads, deal=(("j", 32),), widths={"j": 4}, ahead=8, strip=120, look_back=True)
+    forced = replace(found, threads=threads, deal=(("j", 32),), widths={"j": 4}, ahead=ahead, strip=120, look_back=True)
     how = replace(candidate, launches={name: forced})
-    compiled = texpr.parse(TWO.format(t="f32", m=4200, n=131)).only.compile("cuda-host:sm_90a", mapping=how)
+    compiled = texpr.parse(TWO.format(t="f32", m=4100, n=columns)).only.compile("cuda-host:sm_90a", mapping=how)
+    assert f"grid ({blocks}, 1, 1)" in compiled.source
     calls = [line for line in compiled.source.splitlines() if "tx::look_back<" in line]
     assert len(calls) == 2 == compiled.source.count("tx::tell_folded(") and all("true, tx::f32>" in c for c in calls)
-    x = np.random.default_rng(5).standard_normal((4200, 131)).astype(np.float32)
+    x = np.random.default_rng(5).standard_normal((4100, columns)).astype(np.float32)
     y, z = np.full_like(x, np.nan), np.full_like(x, np.nan)
     compiled(X=x, Y=y, Z=z)
     wide = x.astype(np.float64)

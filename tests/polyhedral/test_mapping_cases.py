@@ -321,6 +321,7 @@ def data(**changes: Any) -> dict[str, Any]:
         "shared": [],
         "early": [],
         "lasting": [],
+        "passing": [],
         "launches": {},
     }
     return {"cases": [{"when": "M > 3", "candidate": own}], "otherwise": own, **changes}
@@ -338,8 +339,8 @@ def data(**changes: Any) -> dict[str, Any]:
         (data(cases=[{"when": "true", "candidate": {}}]), r"cases.0.candidate is an object of centred, early"),
         (
             data(otherwise=None),
-            r"otherwise is an object of centred, early, jammed, kept, laid, lasting, launches, moves, schema, shared, "
-            r"wide, not None",
+            r"otherwise is an object of centred, early, jammed, kept, laid, lasting, launches, moves, passing, "
+            r"schema, shared, wide, not None",
         ),
         (data(otherwise={**data()["otherwise"], "schema": 9}), r"otherwise.schema is 1, .*, not 9"),
     ],

@@ -62,7 +62,7 @@ def is_narrow(program: MappedProgram) -> bool:
 @pytest.mark.gxx
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(("t", "op"), [("bf16", ">"), ("f16", ">="), ("f16", "<"), ("bf16", "<=")])
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 def test_what_columns_pick_of_narrow_elements_is_what_the_sequential_program_picks(t: str, op: str, name: str) -> None:
     m, n, choice = CASES[name]
     program = forced(text_of(t, op), m, n, **choice)

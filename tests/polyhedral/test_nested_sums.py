@@ -72,16 +72,17 @@ def test_threads_combine_after_the_outermost_loop_that_only_adds(text: str, arou
 
 
 @pytest.fixture(scope="module")
-def emitted() -> list[tuple[Emitted, MappedProgram]]:
-    return [(Emitted(program), program) for text in (GROUPS, TWO, TRIANGLE) for program in (mapped(text),)]
+def emitted() -> tuple[HostModule, list[tuple[Emitted, MappedProgram]]]:
+    found = [(Emitted(program), program) for text in (GROUPS, TWO, TRIANGLE) for program in (mapped(text),)]
+    return HostModule("\n".join(one.source for one, _ in found), werror=True), found
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_nested_sums_are_those_of_the_interpreter(
-    emitted: list[tuple[Emitted, MappedProgram]], sizes: dict[str, int]
+    emitted: tuple[HostModule, list[tuple[Emitted, MappedProgram]]], sizes: dict[str, int]
 ) -> None:
-    module = HostModule("\n".join(one.source for one, _ in emitted), werror=True)
-    for one, program in emitted:
+    module, programs = emitted
+    for one, program in programs:
         if program.kernel.name == "k3" and sizes["N"] < sizes["D"]:
             continue  # its `where` excludes them
         given = arguments(program.kernel, sizes)

@@ -76,7 +76,7 @@ def test_the_second_block_of_a_pair_may_have_no_tile() -> None:
 def test_what_is_around_sums_is_done_in_each_block_of_rows(form: str) -> None:
     body = text("nt", body=AROUND).replace("C: bf16", "bias: bf16[N], C: bf16")
     how = replace(FORMS[form], memory={"sum": Memory.REG})
-    program = mapped(body, how, M=264, N=200, K=72)
+    program = mapped(body, how, M=136, N=120, K=72)
     values = arguments(program)
     a, b, bias = (values[name].astype(float) for name in ("A", "B", "bias"))
     want, got = np.maximum(a @ b.T + bias, 0), simulate(program, values)["C"].astype(float)

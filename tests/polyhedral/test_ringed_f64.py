@@ -69,7 +69,7 @@ def test_a_ragged_product_is_right_in_the_simulator(case: str, sizes: tuple[int,
 def test_threads_bring_rows_of_several_panels_at_once() -> None:
     """256 threads have 32 rows of 128 bytes, and a panel 16."""
     how = replace(SMALL, tile={"i": 128, "j": 128}, each={"i": 64, "j": 32})
-    program = mapped(f64("nn"), how, M=36, N=132, K=18)
+    program = mapped(f64("nn"), how, M=36, N=36, K=18)
     values = arguments(program)
     near(values, simulate(program, values)["C"], "nn")
 

@@ -155,6 +155,7 @@ def test_ragged_narrow_rows_that_fill_a_block_in_pairs_are_taken_so(
 CASES = [(LAYER, "f64", 17, 131), (ROOT, "f64", 19, 67), (SOFTMAX, "f64", 17, 67)]  # 16 pairs: a simulation is small
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("text", "dtype", "rows", "n"), CASES)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_pairs_are_right_where_the_last_rows_are_alone(text: str, dtype: str, rows: int, n: int, ranks: int) -> None:

@@ -108,14 +108,24 @@ def test_compiled_text_is_right_at_every_size(name: str) -> None:
     text = FORMS[name]
     free = texpr.parse(text).only.compile("cpu")
     assert "running_" in free.source
-    for sizes in (own_sizes(text, each) for each in SIZES):
-        given = arrays(text, sizes)
-        wanted = interpret(program(text, **sizes).kernel, given).outputs
-        for made in (free, texpr.parse(text).only.compile("cpu", sizes=sizes)):
-            again = {key: array.copy() for key, array in given.items()}
-            made(**again)
-            for array, values in wanted.items():
-                np.testing.assert_allclose(again[array], values, rtol=1e-5, err_msg=str(sizes))
+    for sizes in SIZES:
+        right(free, text, own_sizes(text, sizes))
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_text_compiled_for_a_size_is_right(sizes: dict[str, int], name: str) -> None:
+    own = own_sizes(FORMS[name], sizes)
+    right(texpr.parse(FORMS[name]).only.compile("cpu", sizes=own), FORMS[name], own)
+
+
+def right(made: texpr.Compiled, text: str, sizes: dict[str, int]) -> None:
+    given = arrays(text, sizes)
+    wanted = interpret(program(text, **sizes).kernel, given).outputs
+    made(**given)
+    for array, values in wanted.items():
+        np.testing.assert_allclose(given[array], values, rtol=1e-5, err_msg=str(sizes))
 
 
 def test_what_hands_on_something_else_runs_in_its_order() -> None:

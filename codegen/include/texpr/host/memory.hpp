@@ -133,6 +133,10 @@ template <class T>
 TX_FN T* lasting(T* data, bool = true) {
   return data;
 }
+template <class T>
+TX_FN T* passing(T* data, bool = true) {
+  return data;
+}
 
 template <class T, class Where = Fixed<1>, int kAlign = 16>
 class Global : public host::Accessor<Global<T, Where, kAlign>, T> {
