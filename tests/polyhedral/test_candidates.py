@@ -284,8 +284,8 @@ def data(**launches: Any) -> dict[str, Any]:
     [
         (
             [],
-            r"the candidate is an object of centred, early, jammed, kept, laid, launches, moves, schema, shared, "
-            r"wide, not a",
+            r"the candidate is an object of centred, early, jammed, kept, laid, lasting, launches, moves, passing, "
+            r"schema, shared, wide, not a",
         ),
         (data() | {"schema": 7}, r"schema is 1, the version that this TExpr reads, not 7"),
         (data() | {"wide": 1}, r"wide is true or false, not 1"),

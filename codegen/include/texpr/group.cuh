@@ -24,15 +24,11 @@ TX_FN int bytes_of(Index wanted) {
 namespace tx {
 
 // Starts a copy of kBytes from global to shared memory; of the source only the first `valid` bytes are read, the rest
-// of the target becomes zero. Both sides lie on multiples of kBytes. A `property` of an array asks something of the L2.
+// of the target becomes zero. Both sides lie on multiples of kBytes.
 template <int kBytes, class T, class S>
-TX_FN void cp_async(T* to, S* from, int valid = kBytes, Here = Here::now(), u64 property = 0) {
+TX_FN void cp_async(T* to, S* from, int valid = kBytes, Here = Here::now()) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "cp.async copies 4, 8 or 16 bytes");
-  if (kBytes == 16 && property != 0) {
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(valid), "l"(property)
-                 : "memory");
-  } else if constexpr (kBytes == 16) {
+  if constexpr (kBytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(valid)
                  : "memory");
   } else {

@@ -79,27 +79,17 @@ class Pointer {
 // An address in the shared memory of the block.
 TX_FN u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
-// An array with what the L2 is asked for each load of it: to give up its lines last once they were read, so that what
-// was written makes room, or first. A compiler puts that into the loads of what it is told of an address; an operand of
-// each load would keep it from adding constants to addresses.
-template <class T>
-struct InL2 {
-  T* data;
-  u64 property;
-};
+// An array of which the L2 gives up last what was read, so that it makes room by what was written, or first. A compiler
+// asks so for each load of it; an operand of the load itself would keep it from adding constants to the address.
 constexpr u64 kEvictLast = 0x14f0000000000000, kEvictFirst = 0x12f0000000000000;  // as libcu++ has them
 constexpr u64 kEvictNormal = 0x10f0000000000000;
 template <class T>
-TX_FN InL2<T> in_l2(T* data, u64 property) {
-  return {static_cast<T*>(__nv_associate_access_property(data, property)), property};
+TX_FN T* lasting(T* data, bool is_long = true) {
+  return static_cast<T*>(__nv_associate_access_property(data, is_long ? kEvictLast : kEvictNormal));
 }
 template <class T>
-TX_FN InL2<T> lasting(T* data, bool is_long = true) {
-  return in_l2(data, is_long ? kEvictLast : kEvictNormal);
-}
-template <class T>
-TX_FN InL2<T> passing(T* data, bool is_long = true) {
-  return in_l2(data, is_long ? kEvictFirst : kEvictNormal);
+TX_FN T* passing(T* data, bool is_long = true) {
+  return static_cast<T*>(__nv_associate_access_property(data, is_long ? kEvictFirst : kEvictNormal));
 }
 
 // A tensor in device memory that begins at a multiple of kAlign bytes; `Where` has its strides.
@@ -110,19 +100,13 @@ class Global : public Pointer<T> {
   static constexpr bool kBeginsChunk = kAlign % 16 == 0;
   TX_FN Global(T* data, const char*) : Pointer<T>(data) {}
   TX_FN Global(T* data, const Where& where, const char*) : Pointer<T>(data), where_(where) {}
-  TX_FN Global(InL2<T> in, const char*) : Pointer<T>(in.data), property_(in.property) {}
-  TX_FN Global(InL2<T> in, const Where& where, const char*)
-      : Pointer<T>(in.data), where_(where), property_(in.property) {}
   template <class... Subscripts>
   TX_FN typename NamedAs<T>::type operator()(Subscripts... at) const {
     return NamedAs<T>::of(this->data_[where_.offset(at...)]);
   }
-  // What copies are to ask of the L2; 0: nothing.
-  TX_FN u64 property() const { return property_; }
 
  private:
   Where where_;
-  u64 property_ = 0;
 };
 
 // A tensor at its planned byte offset in the block's dynamic shared memory.

@@ -37,7 +37,7 @@ template <int kCount, class T, class Memory, class Index>
 TX_FN void cp_async_or_none(T* to, const Memory& from, Index index, Wanted<kCount> wanted, Here here = Here::now()) {
   constexpr int kSize = sizeof(typename Memory::Element);
   static_assert(kCount * kSize == 16, "slots are of 16 bytes");
-  cp_async<16>(to, from.address(index), wanted.any() ? wanted.last() * kSize : 0, here, from.property());
+  cp_async<16>(to, from.address(index), wanted.any() ? wanted.last() * kSize : 0, here);
 }
 #endif
 template <int kCount, class Slot, class Memory, class Index>

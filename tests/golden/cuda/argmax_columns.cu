@@ -16,7 +16,7 @@ k_0(
     tx::f32* best_blocks_data,
     tx::i32* at_blocks_data,
     tx::u32* tickets_data) {
-  const tx::Global<const tx::bf16, tx::Fixed<4096, 1>> X(X_data, "X");
+  const tx::Global<const tx::bf16, tx::Fixed<4096, 1>> X(tx::passing(X_data), "X");
   const tx::Global<tx::f32> V(V_data, "V");
   const tx::Global<tx::i64> A(A_data, "A");
   const tx::Global<tx::f32, tx::Fixed<1024, 128, 1>> best_blocks(best_blocks_data, "best_blocks");

@@ -12,7 +12,7 @@
 #line 13 "/texpr/k.cu"
 extern "C" __global__ void __launch_bounds__(416)
 k_0(const tx::bf16* __restrict__ X_data, tx::bf16* Y_data) {
-  const tx::Global<const tx::bf16, tx::Fixed<100003, 1>> X(X_data, "X");
+  const tx::Global<const tx::bf16, tx::Fixed<100003, 1>> X(tx::lasting(X_data), "X");
   const tx::Global<tx::bf16, tx::Fixed<100003, 1>> Y(Y_data, "Y");
   TX_DYN_SMEM(smem);
   const tx::Shared<tx::bf16, tx::Fixed<6656, 416, 1>> X_ring(smem + 0, 19968, "X_ring");

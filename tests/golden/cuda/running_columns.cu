@@ -15,7 +15,7 @@ k_0(
     tx::f64* s_folds_data,
     tx::u32* turns_data,
     tx::u32* s_flags_data) {
-  const tx::Global<const tx::f32, tx::Fixed<4096, 1>> X(X_data, "X");
+  const tx::Global<const tx::f32, tx::Fixed<4096, 1>> X(tx::lasting(X_data), "X");
   const tx::Global<tx::f32, tx::Fixed<4096, 1>> Y(Y_data, "Y");
   const tx::Global<tx::f64> s_folds(s_folds_data, "s_folds");
   const tx::Global<tx::u32> turns(turns_data, "turns");

@@ -9,7 +9,7 @@
 #line 10 "/texpr/k.cu"
 extern "C" __global__ void __launch_bounds__(256)
 k_0(const tx::f32* __restrict__ X_data, tx::f32* Y_data) {
-  const tx::Global<const tx::f32, tx::Fixed<4096, 1>> X(X_data, "X");
+  const tx::Global<const tx::f32, tx::Fixed<4096, 1>> X(tx::lasting(X_data), "X");
   const tx::Global<tx::f32, tx::Fixed<4096, 1>> Y(Y_data, "Y");
   TX_DYN_SMEM(smem);
   const tx::Shared<tx::f32, tx::Fixed<8, 1, 1>> s_slots(smem + 0, 32, "s_slots");
