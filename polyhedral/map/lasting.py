@@ -26,7 +26,7 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.roofline import moved
 from texpr.polyhedral.mapped.access import Access
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Single, widths_of
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Parted, Single, widths_of
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
@@ -150,7 +150,8 @@ def _reads_once(problem: Problem, region: Region, choice: Choice) -> bool:
     if isinstance(choice, Blocks):
         again = any(read_again(problem, region.name, region.nest[0].body, choice))
     else:
-        again = any(sum(name in buffers_of(loop) for loop in _loops(region.stmts)) > 1 for name in names)
+        overlaps = isinstance(choice, Parted) and bool(choice.lines)  # neighbouring blocks read some columns again
+        again = overlaps or any(sum(name in buffers_of(loop) for loop in _loops(region.stmts)) > 1 for name in names)
     return not again and not names & others
 
 
