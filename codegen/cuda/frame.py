@@ -251,11 +251,11 @@ class Frame:
 
     def _in_l2(self, buffer: MappedBuffer, tensor: Tensor, out: Lines) -> str:
         """The address of an array, with what the L2 is to give up first or last if the array is larger."""
-        launch, size = self.launch, multiply(extent(tensor.layout), const(buffer.dtype.size_bytes))
-        if buffer.name not in (*launch.lasting, *launch.passing):
+        if buffer.name not in (*self.launch.lasting, *self.launch.passing):
             return tensor.data
-        call = f"tx::{'lasting' if buffer.name in launch.lasting else 'passing'}"
-        if constant_value(size) is not None:
+        call = "tx::lasting" if buffer.name in self.launch.lasting else "tx::passing"
+        size = multiply(extent(tensor.layout), const(buffer.dtype.size_bytes))
+        if constant_value(size) is not None:  # then it is larger
             return f"{call}({tensor.data})"
         most = self.planned.program.target.l2_bytes
         return f"{call}({tensor.data}, {out.use(ix.term(size, self.scope))} > {most})"

@@ -43,7 +43,7 @@ def worth_jamming(kept: Kept, problem: Problem, first: Candidate) -> frozenset[s
 
 
 def is_ragged(choice: Blocks) -> bool:
-    """Whether rows of narrow elements are counted from a line, with the loops of a norm beside vectors."""
+    """Whether rows of narrow elements are counted from a line, each with as many loops over it as a norm has."""
     narrow = max(choice.widths.values(), default=1) > 4
     slots = choice.cluster == 1 or all(row.slots for row in choice.rows)
     return narrow and slots and all(row.line and len(row.indices) >= NORM_LOOPS for row in choice.rows)

@@ -6,11 +6,11 @@
 Each line of a long array is of no use once it was read, and so is one that was written. If the written ones go first
 they go to memory soon, and many together: an H200 runs nearly all launches that read and write far more than its L2
 holds faster so, those of 32768 x 4096 in bf16 by .01 (add + gelu) to .03 of a copy (softmax .98 before, 1.00; gather of
-rows .96, .98), in f32 by as much. Those that only read gain by giving up what they read: sums of 131072 columns in bf16
-.995 of a read-only sum (.98 before), of 257 1.01 (.97). What a smaller array's launch writes may still be there for the
-next kernel, which is worth more. So each array is asked for its size, if need be when the kernel runs, but by threads
-that load one element at a time, which the question costs more than it gives (RMSNorm of 262144 x 31 in bf16 .93 of its
-time without).
+rows .96, .98), in f32 by as much. Those that only read gain by giving up what they read: sums down the columns of
+131072 x 1024 in bf16 .995 of a read-only sum (.98 in the same run without), of 257 x 100003 1.01 (.97). What a smaller
+array's launch writes may still be there for the next kernel, which is worth more. So each array is asked for its size,
+if need be when the kernel runs, but by threads that load one element at a time, which the question costs more than it
+gives (RMSNorm of free sizes ran 262144 x 31 in bf16 at .93 of what the kernel for that size does).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ from texpr.polyhedral.mapped.walks import map_launches, of_kind, tree_buffers, t
 from texpr.polyhedral.target import Target
 
 LEAST_WRITTEN = 8  # bytes that are read for one that is written, at most, or nothing makes room
+VECTOR = 8  # times less than all that a launch reads
 WIDE_BYTES = (
     4  # of elements that are read one by one (NCHW to NHWC of 3 channels in bf16 .94 of a copy, .84 if they last)
 )
@@ -50,11 +51,13 @@ def with_l2(
     """The program whose launches tell the L2 what the candidate says."""
 
     def change(launch: Launch) -> Launch:
-        found = _long_arrays(launch, buffers, target)
-        lasting = found if launch.name in candidate.lasting else ()
-        return replace(launch, lasting=lasting, passing=found if launch.name in candidate.passing else ())
+        if launch.name in candidate.lasting:
+            return replace(launch, lasting=_long_arrays(launch, buffers, target))
+        if launch.name in candidate.passing:
+            return replace(launch, passing=_long_arrays(launch, buffers, target))
+        return launch
 
-    return map_launches(host, change) if candidate.lasting or candidate.passing else tuple(host)
+    return map_launches(host, change)
 
 
 def _long_arrays(launch: Launch, buffers: Mapping[str, MappedBuffer], target: Target) -> tuple[str, ...]:
@@ -141,7 +144,7 @@ def _shares_vectors(problem: Problem, region: Region, choice: Choice) -> bool:
     """Whether vectors lie beside ragged rows of narrow elements, and are loaded again for each (LayerNorm of 32749 x
     4093 in bf16 runs at .92 of a copy, at .90 if the rows last)."""
     sizes = [size for (_, writes), size in moved(problem, region).items() if not writes]
-    return isinstance(choice, Blocks) and is_ragged(choice) and LEAST_WRITTEN * min(sizes) < sum(sizes)
+    return isinstance(choice, Blocks) and is_ragged(choice) and VECTOR * min(sizes) < sum(sizes)
 
 
 def _reads_once(problem: Problem, region: Region, choice: Choice) -> bool:

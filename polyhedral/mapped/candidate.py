@@ -334,8 +334,8 @@ class Candidate:
     too (`long_sums`). For the time of a call memory has the elements of `kept` buffers in f64, and parameters in `laid`
     where tensor maps have their rows, or threads neighbours; launches of their own copy them. Sums of squares in
     `centred` are made with an earlier sum, bands in `jammed` take their rows in pairs, and reductions over the loops in
-    `shared` are bands. Launches in `early` begin while the one before ends, and wait for it; of long
-    arrays that those in `lasting` read the L2 makes room last, of those in `passing` first."""
+    `shared` are bands. Launches in `early` begin while the one before ends, and wait for it; long arrays that those in
+    `lasting` read the L2 gives up last, of those in `passing` first."""
 
     launches: Mapping[str, Choice]
     wide: bool = True

@@ -60,9 +60,8 @@ class Launch:
     core iterations), `cluster` says how many blocks along each axis are one cluster. `min_blocks` must
     fit on a multiprocessor together, which bounds registers (0: no bound). With `turns`, a counter, blocks along x are
     numbered as they begin. Of arrays in `lasting`, where they are larger than the L2, it gives up last what was read;
-    of those in `passing` first.
-    `arguments` names what the body uses: host indices, in order of nesting. `digits` has every digit of the launch,
-    places of hardware first."""
+    of those in `passing` first. `arguments` names what the body uses: host indices, in order of nesting. `digits` has
+    every digit of the launch, places of hardware first."""
 
     name: str
     grid: tuple[IndexExpr, IndexExpr, IndexExpr]

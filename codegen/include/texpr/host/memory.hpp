@@ -129,6 +129,7 @@ class Accessor {
 
 }  // namespace host
 
+// What is asked of the L2 changes no value.
 template <class T>
 TX_FN T* lasting(T* data, bool = true) {
   return data;
