@@ -2,6 +2,7 @@
 
     python tests/gpu/build.py OUT [--arch sm_90a] [--seed N] [--random PROGRAMS] [--share 3/16]
     python tests/gpu/build.py OUT --contractions 300 --arch sm_90    alone: the path of sm_80 on that GPU
+    python tests/gpu/build.py OUT --drawn 600                        alone: by schedules and candidates drawn at random
 
 Runs where the compiler is, without a GPU. Of several processes, with a share each, each builds its part into OUT.
 `OUT/small` holds every kernel at its first sizes (and with its dynamic sizes free), `OUT/large` the kernels that
@@ -23,14 +24,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "properties"))
 from contraction_programs import contraction
 from contraction_run import candidate_of, prepared
 from differential import Reference, random_arguments, reference, special_arguments
+from drawn import draw
 from programs import Case, generate
 from soup import brew
 
 import texpr
 from texpr.polyhedral.mapped.candidate import Choices
+from texpr.polyhedral.target import parse_target
 from texpr.runtime.host_arrays import storable
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
+FITTING = 8  # candidates drawn for a program, of which one may fit
 LARGE: dict[str, dict[str, int]] = {
     "vector_add": {"N": 1 << 28},
     "transpose": {"M": 16384, "N": 16384},
@@ -111,6 +115,16 @@ def build_contractions(out: Path, arch: str, seeds: range) -> int:
     return count
 
 
+def build_drawn(out: Path, arch: str, seeds: range) -> int:
+    """Random programs after moves drawn at random, each by the first of some candidates drawn at random that fits."""
+    count = 0
+    for seed in seeds:
+        if each := draw(seed, FITTING, parse_target(f"cuda:{arch}")):
+            label = f"drawn-{arch}-{seed}"
+            count += any(write_case(out, label, each.ref, arch, candidate) for candidate in each.candidates)
+    return count
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
@@ -118,6 +132,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**31)
     parser.add_argument("--random", type=int, default=0, help="programs of each generator to add")
     parser.add_argument("--contractions", type=int, default=0, help="so many random contractions, and nothing else")
+    parser.add_argument("--drawn", type=int, default=0, help="so many programs and candidates, and nothing else")
     parser.add_argument("--share", default="0/1", help="K/N: every N-th kernel and program, from the K-th on")
     options = parser.parse_args()
     first, step = map(int, options.share.split("/"))
@@ -127,6 +142,11 @@ def main() -> None:
         seeds = range(options.seed, options.seed + options.contractions)[own]
         count = build_contractions(options.out / "small", options.arch, seeds)
         print(f"{count} contractions in {options.out}, of seeds from {options.seed}")
+        return
+    if options.drawn:
+        seeds = range(options.seed, options.seed + options.drawn)[own]
+        count = build_drawn(options.out / "small", options.arch, seeds)
+        print(f"{count} candidates in {options.out}, of seeds from {options.seed}")
         return
     count = build_small(options.out / "small", options.arch, options.seed, own)
     made = 0

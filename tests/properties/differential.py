@@ -132,10 +132,10 @@ def by_simulate(ref: Reference, seed: int) -> Mapping[str, Any]:
     return simulate(made.mapping.program, copied(ref.values), seed=seed)
 
 
-def by_target(target: str) -> Callable[[Reference, int], Mapping[str, Any]]:
+def by_target(target: str, **options: Any) -> Callable[[Reference, int], Mapping[str, Any]]:
     def run(ref: Reference, seed: int) -> Mapping[str, Any]:
         values = copied(ref.values)
-        ref.compile(target)(**values, **ref.free)
+        ref.compile(target, **options)(**values, **ref.free)
         return values
 
     return run

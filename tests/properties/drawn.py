@@ -1,7 +1,7 @@
 """Random programs in schedules forced at random, mapped by candidates drawn at random: each computes what the program
-says, on the simulator.
+says, on the simulator, or compiled for a target of this machine; `tests/gpu/build.py --drawn` builds them for a GPU.
 
-    python tests/properties/drawn.py FIRST COUNT [--drawn 4]
+    python tests/properties/drawn.py FIRST COUNT [--drawn 4] [--on cuda-host:sm_90a]
 
 Half of the programs are those of `programs.py`; the others have what a form of launch is for, at sizes around a warp, a
 tile or a row: scans, picks, products, tiles that are counted from lines, rows of one length, copies of small arrays,
@@ -15,14 +15,14 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "polyhedral"))
 
-from differential import copied, reference, special_arguments
+from differential import Reference, by_target, copied, reference, special_arguments
 from programs import Case, generate
 from schedule_oracle import computed, moves
 
@@ -45,7 +45,7 @@ from texpr.polyhedral.program import ProvedProgram
 from texpr.polyhedral.prove.stage import prove
 from texpr.polyhedral.schedule.draft import replay
 from texpr.polyhedral.simulate.stage import simulate
-from texpr.polyhedral.target import parse_target
+from texpr.polyhedral.target import Target, parse_target
 
 REFUSED = {"E0307", "E0401", "E0402", "E0403", "E0404"}  # what is drawn need not fit, nor have room
 FREE = 0.3  # of the programs have free sizes
@@ -146,38 +146,69 @@ def forms(program: MappedProgram, candidate: Candidate) -> Iterator[str]:
         yield "picks"
 
 
-def run(seed: int, count: int, found: Counter[str]) -> list[str]:
-    """Draws so many candidates of the program of a seed; what went wrong."""
+@dataclass(frozen=True)
+class Draw:
+    """A program with its arguments, and the candidates that were drawn for it."""
+
+    text: str
+    proved: ProvedProgram
+    ref: Reference
+    candidates: tuple[Candidate, ...]
+
+
+def draw(seed: int, count: int, target: Target = TARGET) -> Draw | None:
+    """The program of a seed and so many candidates, or fewer; None of one that is not legal, or does not fit after its
+    moves."""
     chance = random.Random(seed)
     case = shaped(seed) if seed % 2 else generate(seed, bend=0.0)
     kernel = texpr.parse(case.text, f"drawn_{seed}").only
     free = chance.random() < FREE
     proved = proved_of(case, kernel, free=free)
     if proved is None:
-        return []
-    wrong, made = list[str](), moved(proved, chance)
-    ref = reference(kernel, case.sizes, special_arguments(kernel, case.sizes, 2 * seed, case.types), case.types)
+        return None
+    made, dynamic = moved(proved, chance), tuple(case.sizes) if free else ()
+    values = special_arguments(kernel, case.sizes, 2 * seed, case.types)
+    ref = reference(kernel, case.sizes, values, case.types, dynamic)
     try:
         scheduled = replay(proved, made)
-        problem = Problems(keep_nothing(scheduled.proved, scheduled.moves), TARGET, {}).wide
-        chosen = list(drawn(problem, chance, count))
+        problem = Problems(keep_nothing(scheduled.proved, scheduled.moves), target, {}).wide
+        return Draw(case.text, proved, ref, tuple(drawn(problem, chance, count)))
     except TExprError as refused:
-        return [] if {d.code for d in refused.diagnostics} <= REFUSED else [f"seed {seed}: {refused}\n{case.text}"]
-    for candidate in chosen:
+        if {d.code for d in refused.diagnostics} <= REFUSED:
+            return None
+        raise AssertionError(f"seed {seed}: {refused}\n{case.text}") from refused
+
+
+def compute(
+    each: Draw, candidate: Candidate, program: MappedProgram, seed: int, on: Target | None
+) -> Mapping[str, Any]:
+    """The arguments after a run, on a target of this machine or the simulator."""
+    if on:
+        return by_target(on.name, mapping=candidate)(each.ref, seed)
+    return simulate(program, copied(each.ref.values), seed=seed, sizes=each.ref.free)
+
+
+def run(seed: int, count: int, found: Counter[str], on: Target | None = None) -> list[str]:
+    """Draws so many candidates of the program of a seed; what went wrong."""
+    each = draw(seed, count, on or TARGET)
+    if each is None:
+        return []
+    wrong = list[str]()
+    for candidate in each.candidates:
         try:
-            program = map_program(proved, TARGET, choices=candidate)
-            got = simulate(program, copied(ref.values), seed=seed, sizes=case.sizes if free else {})
+            program = map_program(each.proved, on or TARGET, choices=candidate)
+            got = compute(each, candidate, program, seed, on)
         except TExprError as refused:
             if not {d.code for d in refused.diagnostics} <= REFUSED:
-                wrong.append(f"seed {seed}: {candidate}: {refused}\n{case.text}")
+                wrong.append(f"seed {seed}: {candidate}: {refused}\n{each.text}")
             found["refused"] += 1
             continue
         except Exception:  # a defect, whatever it is
-            wrong.append(f"seed {seed}: {candidate}: {traceback.format_exc()[-800:]}\n{case.text}")
+            wrong.append(f"seed {seed}: {candidate}: {traceback.format_exc()[-800:]}\n{each.text}")
             continue
         found.update(dict.fromkeys(forms(program, candidate), 1))
-        if any(each.wrong for each in ref.compare(got)):
-            wrong.append(f"seed {seed}: {candidate}: {ref.compare(got)}\n{case.text}")
+        if any(comparison.wrong for comparison in each.ref.compare(got)):
+            wrong.append(f"seed {seed}: {candidate}: {each.ref.compare(got)}\n{each.text}")
     return wrong
 
 
@@ -186,10 +217,11 @@ def main() -> None:
     parser.add_argument("first", type=int)
     parser.add_argument("count", type=int)
     parser.add_argument("--drawn", type=int, default=4)
+    parser.add_argument("--on", type=parse_target, help="cpu or cuda-host:sm_90a; else the simulator")
     asked = parser.parse_args()
     found: Counter[str] = Counter()
     for seed in range(asked.first, asked.first + asked.count):
-        for line in run(seed, asked.drawn, found):
+        for line in run(seed, asked.drawn, found, asked.on):
             print(line, flush=True)
     print(dict(found.most_common()))
 
