@@ -35,6 +35,7 @@ from texpr.runtime.streams import handle_of
 
 MAX_PLANS = 64  # of one look, for as many answers of its addresses
 MAX_KEPT = 256  # starts of one host program that are kept for the next call
+NULL = 0  # where memory of no bytes lies
 MAX_LAUNCHES = 1 << 20  # and rounds of host loops, of one call; seconds of nothing but launching
 
 
@@ -264,6 +265,7 @@ class _Walk:
             for kind, places in (("workspace", memory.workspace), ("words", memory.words))
         }
         self.places: dict[str, dict[str, tuple[Where, int]]] = {"param": own, **taken}
+        self.allocates = memory.allocates
         self.launches = self.rounds = 0
         self.follows = False  # the last step of the walk was started
 
@@ -308,7 +310,10 @@ class _Walk:
                 match kind:
                     case "param" | "workspace" | "words":
                         where, lengths[position] = self.places[kind][name]
-                        memory.append((position, *where))
+                        if kind == "param" or self.allocates:
+                            memory.append((position, *where))
+                        else:
+                            arguments[position] = NULL
                     case "scalar":
                         scalars.append((position, self.scalars[name]))
                     case "map":

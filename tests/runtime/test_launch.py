@@ -254,6 +254,15 @@ WORDS = (
 )
 
 
+def test_workspaces_of_no_bytes_are_null_and_allocate_nothing() -> None:
+    step = replace(STEP, grid=(1, 1, 1), arguments=(("workspace", "W"),))
+    empty = WorkspaceTensor(name="W", offset_bytes=0, size_bytes=["-", "N", 3])
+    backend, a = Recorder(), array(3)
+    launcher = Launcher(replace(PROGRAM, workspace_bytes=["-", "N", 3], workspace=(empty,), host=(step,)), backend)
+    [launcher(7, a, stream=77) for _ in range(3)]
+    assert backend.started == [("k_0", (1, 1, 1), ("pointer", 0, 0), (0, 77))] * 3
+
+
 def test_words_are_zeros_of_the_call_or_those_that_calls_leave() -> None:
     names = ("left", "some", "fresh", "more")
     step = replace(STEP, grid=(1, 1, 1), arguments=(("workspace", "W"), *(("words", name) for name in names)))
