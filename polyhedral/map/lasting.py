@@ -7,10 +7,11 @@ Each line of a long array is of no use once it was read, and so is one that was 
 they go to memory soon, and many together: an H200 runs nearly all launches that read and write far more than its L2
 holds faster so, those of 32768 x 4096 in bf16 by .01 (add + gelu) to .03 of a copy (softmax .98 before, 1.00; gather of
 rows .96, .98), in f32 by as much. Those that only read gain by giving up what they read: sums down the columns of
-131072 x 1024 in bf16 .995 of a read-only sum (.98 in the same run without), of 257 x 100003 1.01 (.97). What a smaller
-array's launch writes may still be there for the next kernel, which is worth more. So each array is asked for its size,
-if need be when the kernel runs, but by threads that load one element at a time, which the question costs more than it
-gives (RMSNorm of free sizes ran 262144 x 31 in bf16 at .93 of what the kernel for that size does).
+131072 x 1024 in bf16 .995 of a read-only sum (.98 in the same run without), and also where neighbouring blocks read the
+ends of chunks that they share (ten sizes of ragged columns in bf16, .953 in the mean for .943; 257 x 100003 1.00, .97).
+What a smaller array's launch writes may still be there for the next kernel, which is worth more. So each array is asked
+for its size, if need be when the kernel runs, but by threads that load one element at a time, which the question costs
+more than it gives (RMSNorm of free sizes ran 262144 x 31 in bf16 at .93 of what the kernel for that size does).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from texpr.polyhedral.map.held import read_again
 from texpr.polyhedral.map.problem import Problem, Region
 from texpr.polyhedral.map.roofline import moved
 from texpr.polyhedral.mapped.access import Access
-from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Parted, Single, widths_of
+from texpr.polyhedral.mapped.candidate import Blocks, Candidate, Choice, Contracted, Single, widths_of
 from texpr.polyhedral.mapped.operators import Copy
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
@@ -153,8 +154,7 @@ def _reads_once(problem: Problem, region: Region, choice: Choice) -> bool:
     if isinstance(choice, Blocks):
         again = any(read_again(problem, region.name, region.nest[0].body, choice))
     else:
-        overlaps = isinstance(choice, Parted) and bool(choice.lines)  # neighbouring blocks read some columns again
-        again = overlaps or any(sum(name in buffers_of(loop) for loop in _loops(region.stmts)) > 1 for name in names)
+        again = any(sum(name in buffers_of(loop) for loop in _loops(region.stmts)) > 1 for name in names)
     return not again and not names & others
 
 
