@@ -14,6 +14,7 @@ from texpr.grammar.ast import (
     Buffer,
     Cast,
     Expr,
+    If,
     IndexExpr,
     IndexVar,
     New,
@@ -25,7 +26,7 @@ from texpr.grammar.ast import (
     Stmt,
     Subscript,
 )
-from texpr.grammar.core import buffers_read
+from texpr.grammar.core import buffers_read, statements
 from texpr.grammar.exact import fits
 from texpr.grammar.index.expr import substitute
 from texpr.grammar.walk import rewrite
@@ -61,7 +62,7 @@ def without_computed(before: Program, after: Program, origins: Origins) -> Progr
     for made in sorted((_maker(after, b.name) for b in added), key=lambda made: made.position[:1], reverse=True):
         assert isinstance(made.leaf, Bind)
         put = _putting(made.leaf)
-        body = tuple(rewrite(s, put) for s in body if not _is_band_of(s, made) and not _declares(s, made.leaf.buffer))
+        body = tuple(rewrite(s, put) for s in _without(body, made.leaf) if not _declares(s, made.leaf.buffer))
     names = {b.name for b in added}
     kernel = replace(after.kernel, buffers=tuple(b for b in after.kernel.buffers if b.name not in names), body=body)
     return build_program(kernel, beside=after)
@@ -163,11 +164,19 @@ def _putting(made: Bind) -> Callable[[Node], Node]:
     return put
 
 
-def _is_band_of(stmt: Stmt, made: ProgramStatement) -> bool:
-    """Whether a statement is the band that makes an array, and nothing else."""
-    while isinstance(stmt, Par) and len(stmt.body) == 1:
-        stmt = stmt.body[0]
-    return stmt is made.leaf
+def _without(body: tuple[Stmt, ...], made: Bind) -> tuple[Stmt, ...]:
+    """The statements but the one that makes an array, and what has nothing else: another band may be fused with its
+    own, which is under a condition where that one is longer."""
+    left = list[Stmt]()
+    for stmt in body:
+        if all(each is not made for each in statements((stmt,))):
+            left.append(stmt)
+        elif isinstance(stmt, Par) and (others := _without(stmt.body, made)):
+            left.append(replace(stmt, body=others))
+        elif isinstance(stmt, If):
+            then, orelse = _without(stmt.then, made), _without(stmt.orelse, made)
+            left += [replace(stmt, then=then, orelse=orelse)] if then or orelse else []
+    return tuple(left)
 
 
 def _declares(stmt: Stmt, name: str) -> bool:

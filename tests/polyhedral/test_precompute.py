@@ -23,7 +23,7 @@ from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.candidate_json import choices_json, read_choices
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.model.stage import build_program
-from texpr.polyhedral.moves import Move, Precompute
+from texpr.polyhedral.moves import Fuse, Move, Precompute
 from texpr.polyhedral.schedule.apply import moved
 from texpr.polyhedral.schedule.computed import check_schedule
 from texpr.polyhedral.schedule.draft import replay
@@ -113,6 +113,22 @@ def test_what_several_arrays_make_has_the_elements_of_its_loops_and_rows_of_whol
 def test_what_does_not_fit_is_refused(text: str, move: Move, why: str) -> None:
     whole = f"kernel f(X: bf16[M, K], W: i8[K, N], at: i8[N], Y: f32[M, N]) where M <= K, K <= N {{ {text} }}"
     assert why in refused(text if text.startswith("kernel") else whole, move)
+
+
+@pytest.mark.parametrize(
+    ("rows", "band"),
+    [
+        (7, "S0: Y[i] = X[i]\n    if i < 5\n      S1_value: R_factor[i] = add.f32(R[4 - i], 1.0:f32)"),
+        (5, "S0: Y[i] = X[i]\n    S1_value: R_factor[i] = add.f32(R[4 - i], 1.0:f32)"),
+        (3, "if i < 3\n      S0: Y[i] = X[i]\n    S1_value: R_factor[i] = add.f32(R[4 - i], 1.0:f32)"),
+    ],
+)
+def test_the_band_of_an_array_is_fused_with_another_one(rows: int, band: str) -> None:
+    text = """kernel fused(X: f32[M], R: f32[N], out Y: f32[M], out Z: f32[N]) { par M i { Y[i] = X[i] }
+    par N a { new s: f32; s = R[N - 1 - a] + 1.0; Z[a] = s * s } }"""
+    move = Precompute(statement="S1", part="value", dtype="f32")
+    assert band in after(text, move, Fuse(first="i", second="a_1"), M=rows, N=5)
+    assert "is read by S1 before it is made" in refused(text, move, Fuse(first="a_1", second="a"), M=rows, N=5)
 
 
 # ---- what the check notices --------------------------------------------------------------------------------------
