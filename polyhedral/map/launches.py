@@ -158,7 +158,8 @@ def _in_rows(
         last = add(IndexVar(name=first), const(rows - 1))
         whole = Compare(op=CompareOp.LT, left=last, right=par.extent)
         nodes = (Guard(condition=whole, body=nodes, orelse=(each(single),), padding=True, span=par.span),)
-    nodes = guarded(nest, {i: 1 if i == down else n for i, n in covered.items()}, ranges, names, nodes)
+    others = replace(nest, pars=tuple(each for each in nest.pars if each is not par))
+    nodes = guarded(others, covered, ranges, names, nodes)
     defines = (
         Define(index=first if index == down else index, digits=(*blocks, *reversed(mine)))
         for index, blocks, mine in zip(nest.indices, grid.digits, band.digits, strict=True)

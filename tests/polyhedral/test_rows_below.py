@@ -97,6 +97,12 @@ def test_rows_of_an_index_that_tells_another_one_are_refused() -> None:
         changed(TRIANGLE, {"N": 40}, patch={"i": 2})
 
 
+@pytest.mark.parametrize("m", [1, 5, 8, 37])
+def test_rows_end_where_one_iteration_around_them_says(m: int) -> None:
+    text = "kernel k(X: f32[N, M + 1], Y: f32[N, M, M + 1]) { par N i, M j { par i + M k { Y[i, j, k] = X[i, k] } } }"
+    assert difference(changed(text, {"N": 1, "M": m}, patch={"k": 3})) == 0
+
+
 @pytest.mark.gxx
 def test_the_text_of_rows_is_right_on_the_cpu() -> None:
     for text, index in ((MAXIMA, "h"), (MEANS, "b_h")):
