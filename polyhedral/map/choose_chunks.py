@@ -1,6 +1,6 @@
 """Columns that are read in aligned chunks: threads, turns and strips by what an H200 takes for them.
 
-par 4093 j { C[j] = sum 32749 i { X[i, j] } }     bf16: 32 lanes across, teams of 8, strips of 248 shared by 15 blocks
+par 4093 j { C[j] = sum 32749 i { X[i, j] } }     bf16: 64 lanes across, teams of 8, strips of 416 shared by 13 blocks
 par 100003 j, of 257 rows                         32 lanes across, turns that leave few rows
 first maxima of these                             96 lanes across: a block for each multiprocessor
 """
@@ -42,9 +42,13 @@ SHORT_AHEAD = (4, 6, 5)
 MANY = 4  # blocks for each multiprocessor, beyond which one turn more leaves room for another block
 PICKED = 8  # neighbours whose picks take less than their chunks: of fewer, more blocks are worth more
 CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have registers for more
-# Strips that blocks share are a warp wide: two blocks of 256 threads have as many loads on their way as the memory asks
-# for, and leave few parts (of a read, beside blocks of 512 threads with four rounds in wide strips: sums of 134083 x
-# 1001 in bf16 .95 and .91, in f32 .97 and .94; first maxima of 32749 x 4093 in bf16 .95 and .93).
+# Strips that blocks share are two warps wide, of one block of 512 threads for each multiprocessor: both ends of a strip
+# are in lines that neighbours read, too (of a read, beside strips of a warp for two blocks of 256 threads, 21 sums,
+# products and first maxima in bf16 .959 and .957, in f32 .977 and .965).
+# One block more is worth threads without a column, so many of them to the fourth power (65521 x 2003 in f32: 128 blocks
+# with all threads .98, 132 with .72 of them .96; 32749 x 4093 in bf16: 130 with .81 .965, 126 with .9 .96). Else they
+# are a warp wide.
+STRIP_WARPS, EVEN, WORTH = 2, 0.77, 4
 # Where that leaves so many parts of each strip, which the last block adds, one block for each multiprocessor has all
 # threads (of a read: sums of 500009 x 127 in bf16 .90, .80 in three blocks of lanes that read less; 134083 x 1001 .96).
 MANY_PARTS = 44
@@ -173,19 +177,20 @@ def _shared(
     width: int,
     moved: int,
 ) -> Parted | None:
-    """Strips of a warp at most, shared by as many blocks as run at a time; None where these would be too few."""
+    """Strips of two warps, or of one, shared by as many blocks as run at a time; None where these would be too few."""
     target, size, others = problem.target, sizes[lane], prod(sizes) // sizes[lane]
     threads, asked = threads_asked(problem.kernel, target), blocks_asked(problem.kernel, target)
     forms = [(target.warp_size, threads or ACROSS)] if size >= width * target.warp_size else []
     few = _lanes_of_few(target, made, size, others, width) if threads is None else 0
-    for lanes, own in [(few, ALONG), *forms] if few else forms:
+    wide = STRIP_WARPS * target.warp_size if threads is None and size >= STRIP_WARPS * width * target.warp_size else 0
+    for lanes, own in (*((n, ALONG) for n in (few, wide) if n), *forms):
         choice = made(lanes, own)
         if choice is None:
             continue
         several = asked or max(1, ALONG // own)
         choice = replace(choice, ahead=max(1, MAX_AHEAD // max(1, moved)), resident=several)
         parts = problem.representative(one.over.extent, {}) // (team_of(choice) * choice.ahead)
-        if strip := _shared_strip(target, choice, size, others, width, parts):
+        if strip := _shared_strip(target, choice, size, others, width, parts, even=lanes == wide):
             return replace(choice, strip=strip)
     return None
 
@@ -200,18 +205,25 @@ def _lanes_of_few(target: Target, made: Callable[[int, int], Parted | None], siz
     return next((n for n, own in able.items() if size > own), min(able))
 
 
-def _shared_strip(target: Target, choice: Parted, size: int, others: int, width: int, most_parts: int) -> int:
+def _shared_strip(
+    target: Target, choice: Parted, size: int, others: int, width: int, most_parts: int, *, even: bool
+) -> int:
     """How many elements a block ends, where so many may share them, and nearly all blocks that run at a time do: as
-    many as its threads read, or a little fewer where that makes more blocks; 0 where too few would run."""
+    many as its threads read, or a little fewer where that makes more blocks, of `even` ones as many blocks as there may
+    be without many idle threads; 0 where too few would run."""
     ((_, lanes),) = choice.deal
-    most = own_columns(choice, lanes, width)
+    most, at_once = own_columns(choice, lanes, width), target.multiprocessors * choice.resident
     least = -(-size // most)
-    for tiles in range(least, int(least / FILLED) + 1):
+    found: dict[int, float] = {}  # what strips are worth
+    for tiles in range(least, int(least / (EVEN if even else FILLED)) + 1):
         strip = width * -(-size // (tiles * width))
-        filled = strip >= (HALF if tiles == least else FILLED) * most
-        if filled and _keeps_busy(target, choice, others * -(-size // strip), most_parts):
-            return strip
-    return 0
+        filled = even or strip >= (HALF if tiles == least else FILLED) * most
+        strips = others * -(-size // strip)
+        if filled and _keeps_busy(target, choice, strips, most_parts):
+            if not even:
+                return strip
+            found.setdefault(strip, (min(at_once // strips, most_parts) * strips) ** WORTH / strips)
+    return max(found, key=lambda strip: found[strip], default=0)
 
 
 def _keeps_busy(target: Target, choice: Parted, strips: int, most_parts: int) -> bool:

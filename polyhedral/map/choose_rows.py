@@ -239,7 +239,7 @@ def _pieces(
     line: int,
     most_ranks: int,
 ) -> ChosenRow | None:
-    """The row in slots, in pieces, where several loops go over it and write it."""
+    """The row in pieces, in slots or registers, where several loops go over it and write it."""
     if not use.writes or len(loops) < 2 or blocks_asked(problem.kernel, problem.target) is not None:
         return None
     found = in_pairs(problem, stmts, loops, width, line) if use.narrow and use.beside >= NORM_LOOPS else None
@@ -253,7 +253,7 @@ def _pieces(
         line=line,
         resident=found.resident,
         cluster=found.ranks,
-        slots=True,
+        slots=found.slots,
     )
 
 
