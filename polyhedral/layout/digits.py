@@ -113,9 +113,11 @@ def _quotient(sum_: Sum, by: int, numbers: Mapping[str, int | None]) -> Sum:
     for digit, c in left.items():
         factor = _number(c)
         below, above = _split(digit, by // gcd(factor, by), numbers)
-        low[below] = factor
+        low[below] = low.get(below, 0) + factor
         if above is not None:
             whole[above] = whole.get(above, NOTHING) + constant(factor // gcd(factor, by))
+    for digit in [digit for digit, c in low.items() if c % by == 0]:  # of several that were split into one
+        whole[digit] = whole.get(digit, NOTHING) + constant(low.pop(digit) // by)
     kept = _number(sum_.rest - over)
     least, most = _reach(low, kept, numbers)
     if least // by != most // by:
@@ -132,7 +134,9 @@ def _remainder(sum_: Sum, by: int, numbers: Mapping[str, int | None]) -> Sum:
     low: dict[Digit, int] = {}
     for digit, c in left.items():
         factor = _number(c)
-        low[_split(digit, by // gcd(factor, by), numbers)[0]] = factor
+        below, _ = _split(digit, by // gcd(factor, by), numbers)
+        low[below] = low.get(below, 0) + factor
+    low = {digit: c for digit, c in low.items() if c % by}
     kept = _number(rest) % by
     least, most = _reach(low, kept, numbers)
     if least // by != most // by:

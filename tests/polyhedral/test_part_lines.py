@@ -43,7 +43,7 @@ def narrowed(text: str, **changes: Any) -> MappedProgram:
     found = mapped(text)
     candidate, first = found.candidate, choice(found)
     assert isinstance(candidate, Candidate) and isinstance(first, Parted) and first.lines, "it is read in chunks"
-    small = replace(first, deal=(("j", 8),), threads=64, blocks={"i": 3}, ahead=3, resident=0)
+    small = replace(first, deal=(("j", 8),), threads=64, blocks={"i": 3}, ahead=3, resident=0, strip=0)
     (name,) = candidate.launches
     return mapped(text, choices=replace(candidate, launches={name: replace(small, **changes)}))
 
@@ -104,9 +104,10 @@ def test_a_block_ends_one_chunk_less_than_it_reads() -> None:
 @pytest.mark.parametrize(
     ("m", "n", "threads", "strip", "blocks"),
     [
-        (32749, 4093, 256, 248, 17 * 15),
-        (22343, 6007, 256, 232, 26 * 10),  # 25 strips would leave 14 of 264 blocks idle
-        (89418, 1501, 256, 216, 7 * 37),
+        (32749, 4093, 512, 416, 10 * 13),
+        (22343, 6007, 512, 504, 12 * 11),
+        (10007, 10007, 512, 456, 22 * 6),  # 20 strips would leave 12 of 132 multiprocessors idle
+        (89418, 1501, 512, 504, 3 * 44),
         (134083, 1001, 512, 208, 5 * 26),  # few columns: one block for each multiprocessor leaves parts enough
         (300007, 255, 512, 128, 2 * 66),
         (500009, 127, 512, 64, 2 * 66),  # 16 lanes, for two strips

@@ -67,6 +67,9 @@ def test_digits_of_an_expression_have_its_value(expression: IndexExpr) -> None:
         ("(i + lead) / 8", True),
         ("(i + j) % 8", False),
         ("(8 * i + j) % 8, j < 8", True),
+        ("(i + i % 2) / 2", True),
+        ("(i + i % 2) % 2", True),
+        ("(i + 3 * (i % 2)) / 2", True),
     ],
 )
 def test_what_digits_can_say(text: str, accepted: bool) -> None:
@@ -78,6 +81,11 @@ def test_what_digits_can_say(text: str, accepted: bool) -> None:
         "i % 12 / 3": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(12)), const(3)),
         "i % 6 / 4": combine(IndexOp.DIV, combine(IndexOp.MOD, i, const(6)), const(4)),
         "(i + lead) / 8": combine(IndexOp.DIV, add(i, lead), const(8)),
+        "(i + i % 2) / 2": combine(IndexOp.DIV, add(i, combine(IndexOp.MOD, i, const(2))), const(2)),
+        "(i + i % 2) % 2": combine(IndexOp.MOD, add(i, combine(IndexOp.MOD, i, const(2))), const(2)),
+        "(i + 3 * (i % 2)) / 2": combine(
+            IndexOp.DIV, add(i, multiply(combine(IndexOp.MOD, i, const(2)), const(3))), const(2)
+        ),
         "(i + j) % 8": combine(IndexOp.MOD, add(i, j), const(8)),
         "(8 * i + j) % 8": combine(IndexOp.MOD, add(multiply(i, const(8)), j), const(8)),
     }[text.partition(",")[0]]
