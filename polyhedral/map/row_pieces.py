@@ -55,8 +55,8 @@ SPARE_PARTS = 16
 class Pieces(NamedTuple):
     """Rows of so many bytes, in blocks whose threads have so many runs each (6.75: a fourth of them lacks the seventh),
     `ranks` of them for one row, and so many warps on a multiprocessor at most. `filled`: only rows that leave no thread
-    without a run. `held`: in registers, where a row is of one array: its loads ask the L2 to let it last, as copies to
-    slots do not."""
+    without a run. `held`: only those of one array, in registers: its loads ask the L2 to let it last, copies to slots
+    do not."""
 
     least_bytes: int
     most_bytes: int
@@ -89,6 +89,7 @@ MEASURED: dict[tuple[bool | None, bool, bool], tuple[Pieces, ...]] = {
     (None, False, False): WITHOUT_VECTORS,
     (True, False, False): (
         Pieces(16 * KIB, 17 * KIB, 3, 1, FEWER_WARPS, held=True),
+        Pieces(16 * KIB, 17 * KIB, 3, 1, FEWER_WARPS),
         Pieces(87 * KIB, 127 * KIB, 8, 2, MOST_WARPS, filled=True),
         Pieces(97 * KIB, 127 * KIB, 6.75, 4, MOST_WARPS),
     ),
@@ -102,6 +103,7 @@ MEASURED: dict[tuple[bool | None, bool, bool], tuple[Pieces, ...]] = {
         Pieces(108 * KIB, 120 * KIB, 8, 4, FEW_WARPS, filled=True),
         Pieces(24 * KIB, 36 * KIB, 3, 1, held=True),
         Pieces(36 * KIB, 132 * KIB, 4, 4, held=True),
+        Pieces(24 * KIB, 132 * KIB, 4, 4),
     ),
     (True, False, True): (
         Pieces(30 * KIB, 40 * KIB, 4, 2, MOST_WARPS),
@@ -144,6 +146,7 @@ def in_pieces(
     row_bytes = whole.rounds * ACCESS_BYTES
     kind = (len(loops) >= NORM_LOOPS if beside else None, bool(line), width * 4 > ACCESS_BYTES)
     known = (p for p in MEASURED.get(kind, ()) if p.least_bytes <= row_bytes < p.most_bytes)
+    known = (p for p in known if not p.held or len(whole.elements) == 1)
     pieces = next((p for p in known if not p.filled or _fills(target, whole.rounds, p, most_ranks)), None)
     if pieces is None:
         return None
@@ -155,7 +158,7 @@ def in_pieces(
     if threads > target.max_threads or held is None:
         return None
     most = pieces.warps * target.warp_size // threads
-    if pieces.held and len(held.elements) == 1:
+    if pieces.held:
         return InPieces(held, threads, most, ranks, slots=False) if most else None
     return with_room(problem, held, width, threads, ranks, most)
 

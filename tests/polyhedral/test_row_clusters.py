@@ -142,22 +142,6 @@ def test_rows_beside_vectors_lie_in_slots_in_pieces(columns, dtype, loops, block
 
 
 @pytest.mark.parametrize(
-    ("columns", "loops", "blocks"),
-    [
-        (4096, 3, (1, 352, 4)),
-        (6144, 2, (1, 512, 3)),
-        (8192, 2, (1, 704, 2)),
-        (12288, 2, (4, 192, 8)),
-        (16384, 2, (4, 256, 6)),
-        (30000, 2, (4, 480, 3)),  # whose threads would not be filled with eight runs
-    ],
-)
-def test_aligned_words_beside_vectors_lie_in_registers_in_pieces(columns, loops, blocks) -> None:
-    found = one(mapped(beside_vectors(columns, "f32", loops)).candidate)[1]
-    assert not found.rows[0].slots and (found.cluster, found.threads, found.resident) == blocks
-
-
-@pytest.mark.parametrize(
     ("columns", "dtype", "blocks"),
     [
         (51200, "bf16", (4, 320, 4)),
