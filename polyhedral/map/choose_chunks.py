@@ -49,6 +49,7 @@ CHUNKED = 3  # blocks that read chunks are as fast as four of them, and have reg
 # with all threads .98, 132 with .72 of them .96; 32749 x 4093 in bf16: 130 with .81 .965, 126 with .9 .96). Else they
 # are a warp wide.
 STRIP_WARPS, EVEN, WORTH = 2, 0.77, 4
+MOST_THREADS = 2 * ALONG  # of a multiprocessor, each with registers for eight rounds
 # Where that leaves so many parts of each strip, which the last block adds, one block for each multiprocessor has all
 # threads (of a read: sums of 500009 x 127 in bf16 .90, .80 in three blocks of lanes that read less; 134083 x 1001 .96).
 MANY_PARTS = 44
@@ -84,7 +85,8 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
 
     def made(lanes: int, threads: int = threads) -> Parted | None:
-        fits = 1 < lanes < threads and threads % lanes == 0
+        in_warps = lanes > 1 and 0 in (lanes % target.warp_size, target.warp_size % lanes)
+        fits = in_warps and lanes < threads and threads % lanes == 0
         name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
         if name is None:
             return None
@@ -181,8 +183,9 @@ def _shared(
     target, size, others = problem.target, sizes[lane], prod(sizes) // sizes[lane]
     threads, asked = threads_asked(problem.kernel, target), blocks_asked(problem.kernel, target)
     forms = [(target.warp_size, threads or ACROSS)] if size >= width * target.warp_size else []
-    few = _lanes_of_few(target, made, size, others, width) if threads is None else 0
-    wide = STRIP_WARPS * target.warp_size if threads is None and size >= STRIP_WARPS * width * target.warp_size else 0
+    many = threads is None and (asked or 1) * ALONG <= MOST_THREADS
+    few = _lanes_of_few(target, made, size, others, width) if many else 0
+    wide = STRIP_WARPS * target.warp_size if many and size >= STRIP_WARPS * width * target.warp_size else 0
     for lanes, own in (*((n, ALONG) for n in (few, wide) if n), *forms):
         choice = made(lanes, own)
         if choice is None:

@@ -50,13 +50,14 @@ FEW_WARPS = MOST_WARPS // 2  # of which each thread has 64
 FEWER_WARPS = 44  # of which each has 46
 LEAST_WARPS = 4  # of a block that shares a row with others
 SPARE_PARTS = 16
+WORD_BYTES = 4
 
 
 class Pieces(NamedTuple):
     """Rows of so many bytes, in blocks whose threads have so many runs each (6.75: a fourth of them lacks the seventh),
     `ranks` of them for one row, and so many warps on a multiprocessor at most. `filled`: only rows that leave no thread
-    without a run. `held`: only those of one array, in registers: its loads ask the L2 to let it last, copies to slots
-    do not."""
+    without a run. `held`: only those of one array of words, in registers: its loads ask the L2 to let it last, copies
+    to slots do not."""
 
     least_bytes: int
     most_bytes: int
@@ -146,7 +147,7 @@ def in_pieces(
     row_bytes = whole.rounds * ACCESS_BYTES
     kind = (len(loops) >= NORM_LOOPS if beside else None, bool(line), width * 4 > ACCESS_BYTES)
     known = (p for p in MEASURED.get(kind, ()) if p.least_bytes <= row_bytes < p.most_bytes)
-    known = (p for p in known if not p.held or len(whole.elements) == 1)
+    known = (p for p in known if not p.held or (len(whole.elements) == 1 and width * WORD_BYTES == ACCESS_BYTES))
     pieces = next((p for p in known if not p.filled or _fills(target, whole.rounds, p, most_ranks)), None)
     if pieces is None:
         return None

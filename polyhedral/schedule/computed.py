@@ -54,7 +54,7 @@ def without_computed(before: Program, after: Program, origins: Origins) -> Progr
     if not added:
         return after
     for buffer in added:
-        why = _wrong(before, after, buffer)
+        why = _wrong(before, after, buffer, {b.name for b in added})
         if why is not None:
             return Fault(why=f"{buffer.name} {why}", span=buffer.span)
     body = after.kernel.body
@@ -93,7 +93,29 @@ def _readers(program: Program, name: str) -> list[tuple[ProgramStatement, Access
     return [(s, a) for s in program.statements for a in s.accesses if a.buffer == name and a.mode is AccessMode.READ]
 
 
-def _wrong(before: Program, after: Program, buffer: Buffer) -> str | None:
+def _made_of(after: Program, made: ProgramStatement, added: set[str]) -> tuple[set[str], int]:
+    """What the values of an array are made of, through other arrays that were added, and where the first of these is
+    made."""
+    assert isinstance(made.leaf, Bind)
+    inputs, start = set[str](), _band(made)
+    for name in buffers_read(made.leaf.value):
+        makers = [s for s in _makers(after, name) if isinstance(s.leaf, Bind) and _band(s) < _band(made)]
+        if name in added and len(makers) == 1:
+            deeper, first = _made_of(after, makers[0], added)
+            inputs, start = inputs | deeper, min(start, first)
+        else:
+            inputs.add(name)
+    return inputs, start
+
+
+def _band(statement: ProgramStatement) -> int:
+    """The place of a statement among those of the kernel's own level."""
+    place = statement.position[0]
+    assert isinstance(place, int)
+    return place
+
+
+def _wrong(before: Program, after: Program, buffer: Buffer, added: set[str]) -> str | None:
     """Why an array's values cannot be put in its place."""
     makers = _makers(after, buffer.name)
     made = makers[0] if len(makers) == 1 else None
@@ -108,19 +130,15 @@ def _wrong(before: Program, after: Program, buffer: Buffer) -> str | None:
         return "is placed by somebody"
     if made.leaf.value.dtype != buffer.dtype:
         return "has another type than what is bound to it"
-    start = made.position[0]
-    assert isinstance(start, int)
-    inputs = buffers_read(made.leaf.value)
+    inputs, start = _made_of(after, made, added)
     for statement, access in _readers(after, buffer.name):
-        end = statement.position[0]
-        if not isinstance(end, int) or end <= start:
+        end = _band(statement)
+        if end <= _band(made):
             return f"is read by {statement.id} before it is made"
         if not _is_there(after, made, access):
             return f"is read by {statement.id} where nothing was made"
         for other in after.statements:
-            at = other.position[0]
-            between = isinstance(at, int) and start <= at <= end
-            if between and _writes(other, inputs):
+            if start <= _band(other) <= end and _writes(other, inputs):
                 return f"is made of what {other.id} changes before {statement.id} reads it"
     return None
 

@@ -119,9 +119,12 @@ def build_drawn(out: Path, arch: str, seeds: range) -> int:
     """Random programs after moves drawn at random, each by the first of some candidates drawn at random that fits."""
     count = 0
     for seed in seeds:
-        if each := draw(seed, FITTING, parse_target(f"cuda:{arch}")):
-            label = f"drawn-{arch}-{seed}"
-            count += any(write_case(out, label, each.ref, arch, candidate) for candidate in each.candidates)
+        label = f"drawn-{arch}-{seed}"
+        try:
+            each = draw(seed, FITTING, parse_target(f"cuda:{arch}"))
+            count += any(write_case(out, label, each.ref, arch, how) for how in (each.candidates if each else ()))
+        except Exception as defect:  # of this program; the others are built all the same
+            print(f"{label}: {type(defect).__name__}: {defect}", flush=True)
     return count
 
 

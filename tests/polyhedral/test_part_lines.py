@@ -127,6 +127,20 @@ def test_strips_come_out_even_on_the_multiprocessors(m: int, n: int, threads: in
     assert extents[0] * extents[1] == blocks
 
 
+@pytest.mark.parametrize(("asked", "threads"), [(1, 512), (2, 512), (3, 256), (5, 256), (8, 256)])
+def test_as_many_blocks_as_are_asked_for_have_room(asked: int, threads: int) -> None:
+    found = choice(mapped(SUM.replace(") {", f") #blocks_per_sm({asked}) {{", 1), M=32749, N=4093))
+    assert isinstance(found, Parted) and (found.threads, found.resident) == (threads, asked)
+
+
+@pytest.mark.parametrize("threads", [96, 160, 192, 384])
+@pytest.mark.parametrize(("m", "n"), [(520, 100003), (1000, 65521), (32749, 4093)])
+def test_threads_that_are_asked_for_lie_across_in_whole_warps(threads: int, m: int, n: int) -> None:
+    for text in (SUM, SUM.replace("bf16", "f32")):
+        found = choice(mapped(text.replace(") {", f") #threads({threads}) {{", 1), M=m, N=n))
+        assert isinstance(found, Parted) and found.threads == threads
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -152,6 +152,17 @@ def bound(change: Callable[[Bind], Bind], *, of: str = "X_factor") -> Callable[[
     return lambda kernel: rewrite(kernel, made)
 
 
+def test_the_check_notices_what_changes_behind_an_array_that_another_one_is_made_of() -> None:
+    head = "kernel k(inout X: f32[5], out Y: f32[5]) {"
+    before = program(f"{head} par 5 i {{ X[i] = 2.0 }} par 5 j {{ Y[j] = X[j] + 1.0 }} }}")
+    body = "new A: f32[5]; par 5 a { A[a] = X[a] }; new B: f32[5]; par 5 b { B[b] = A[b] + 1.0 }"
+    made = program(f"{head} {body}; par 5 i {{ X[i] = 2.0 }} par 5 j {{ Y[j] = B[j] }} }}").kernel
+    own = {"S0": "A_made", "S1": "B_made", "S2": "S0", "S3": "S1"}
+    named = rewrite(made, lambda node: replace(node, id=own[node.id]) if isinstance(node, Bind) else node)
+    found = check_schedule(before, build_program(named, beside=before), {})
+    assert found is not None and found.why == "B is made of what S0 changes before S1 reads it"
+
+
 def test_the_check_notices_arrays_that_are_not_what_they_stand_for() -> None:
     def there(kernel: Kernel) -> Kernel:
         return kernel

@@ -190,7 +190,10 @@ def compute(
 
 def run(seed: int, count: int, found: Counter[str], on: Target | None = None) -> list[str]:
     """Draws so many candidates of the program of a seed; what went wrong."""
-    each = draw(seed, count, on or TARGET)
+    try:
+        each = draw(seed, count, on or TARGET)
+    except Exception:  # a defect, whatever it is
+        return [f"seed {seed}: {traceback.format_exc()[-800:]}"]
     if each is None:
         return []
     wrong = list[str]()
