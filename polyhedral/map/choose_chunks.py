@@ -85,7 +85,7 @@ def by_chunks(problem: Problem, nest: Nest, sizes: Sequence[int], found: Work, l
     threads, asked = threads_asked(problem.kernel, target) or ACROSS, blocks_asked(problem.kernel, target)
 
     def made(lanes: int, threads: int = threads) -> Parted | None:
-        in_warps = lanes > 1 and 0 in (lanes % target.warp_size, target.warp_size % lanes)
+        in_warps = lanes > 1 and (lanes % target.warp_size == 0 or target.warp_size % lanes == 0)
         fits = in_warps and lanes < threads and threads % lanes == 0
         name = next(iter(part_lines(problem, nest, found, par.index, threads // lanes)), None) if fits else None
         if name is None:
@@ -183,9 +183,9 @@ def _shared(
     target, size, others = problem.target, sizes[lane], prod(sizes) // sizes[lane]
     threads, asked = threads_asked(problem.kernel, target), blocks_asked(problem.kernel, target)
     forms = [(target.warp_size, threads or ACROSS)] if size >= width * target.warp_size else []
-    many = threads is None and (asked or 1) * ALONG <= MOST_THREADS
-    few = _lanes_of_few(target, made, size, others, width) if many else 0
-    wide = STRIP_WARPS * target.warp_size if many and size >= STRIP_WARPS * width * target.warp_size else 0
+    large = threads is None and (asked or 1) * ALONG <= MOST_THREADS  # blocks have room
+    few = _lanes_of_few(target, made, size, others, width) if large else 0
+    wide = STRIP_WARPS * target.warp_size if large and size >= STRIP_WARPS * width * target.warp_size else 0
     for lanes, own in (*((n, ALONG) for n in (few, wide) if n), *forms):
         choice = made(lanes, own)
         if choice is None:
@@ -215,25 +215,32 @@ def _shared_strip(
     many as its threads read, or a little fewer where that makes more blocks, of `even` ones as many blocks as there may
     be without many idle threads; 0 where too few would run."""
     ((_, lanes),) = choice.deal
-    most, at_once = own_columns(choice, lanes, width), target.multiprocessors * choice.resident
+    most = own_columns(choice, lanes, width)
     least = -(-size // most)
-    found: dict[int, float] = {}  # what strips are worth
+    able: dict[int, int] = {}  # how many strips of each length, the longest first
     for tiles in range(least, int(least / (EVEN if even else FILLED)) + 1):
         strip = width * -(-size // (tiles * width))
-        filled = even or strip >= (HALF if tiles == least else FILLED) * most
         strips = others * -(-size // strip)
+        filled = even or strip >= (HALF if tiles == least else FILLED) * most
         if filled and _keeps_busy(target, choice, strips, most_parts):
-            if not even:
-                return strip
-            found.setdefault(strip, (min(at_once // strips, most_parts) * strips) ** WORTH / strips)
-    return max(found, key=lambda strip: found[strip], default=0)
+            able[strip] = strips
+
+    def worth(strip: int) -> float:
+        blocks = _parts(target, choice, able[strip], most_parts) * able[strip]
+        return float(blocks**WORTH) / able[strip]
+
+    return max(able, key=worth, default=0) if even else next(iter(able), 0)
+
+
+def _parts(target: Target, choice: Parted, strips: int, most_parts: int) -> int:
+    """How many blocks share each strip, so many at most, of all that run at a time."""
+    return min(target.multiprocessors * choice.resident // strips, most_parts)
 
 
 def _keeps_busy(target: Target, choice: Parted, strips: int, most_parts: int) -> bool:
     """Whether several blocks share each strip, so many at most, and nearly all that run at a time have some."""
-    at_once = target.multiprocessors * choice.resident
-    parts = min(at_once // strips, most_parts)
-    return parts > 1 and parts * strips >= BUSY * at_once
+    parts = _parts(target, choice, strips, most_parts)
+    return parts > 1 and parts * strips >= BUSY * target.multiprocessors * choice.resident
 
 
 def _even_strip(target: Target, choice: Parted, size: int, others: int, width: int, *, shared: bool) -> int:

@@ -12,12 +12,12 @@ from texpr.grammar.ast import Stmt
 from texpr.grammar.index.expr import constant_value
 from texpr.polyhedral.map.held import Member, held_by
 from texpr.polyhedral.map.problem import Problem
-from texpr.polyhedral.map.row_pieces import whole_warps
+from texpr.polyhedral.map.row_pieces import WORD_BYTES, whole_warps
 from texpr.polyhedral.map.vectors import ACCESS_BYTES
 
 BLOCKS, TWO_EACH = 3, 2
 RUNS = range(1024, 1281)  # of 16 bytes of a row
-WORD_BYTES, MOST_VECTORS = 4, 2
+MOST_VECTORS = 2
 
 
 def few_blocks(problem: Problem, stmts: tuple[Stmt, ...], loops: Sequence[Member], width: int, vectors: int) -> int:

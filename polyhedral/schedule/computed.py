@@ -59,7 +59,7 @@ def without_computed(before: Program, after: Program, origins: Origins) -> Progr
             return Fault(why=f"{buffer.name} {why}", span=buffer.span)
     body = after.kernel.body
     # The last ones first: an array that is made of another one is put back before that one, whose readers it has then.
-    for made in sorted((_maker(after, b.name) for b in added), key=lambda made: made.position[:1], reverse=True):
+    for made in sorted((_maker(after, b.name) for b in added), key=_band, reverse=True):
         assert isinstance(made.leaf, Bind)
         put = _putting(made.leaf)
         body = tuple(rewrite(s, put) for s in _without(body, made.leaf) if not _declares(s, made.leaf.buffer))

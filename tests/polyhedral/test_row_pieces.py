@@ -29,3 +29,8 @@ def test_rows_of_two_arrays_lie_in_slots() -> None:
     )
     found = one(mapped(text.replace("G: f32", "R: f32[1000, 8192], G: f32")).candidate)[1]
     assert found.rows[0].slots
+
+
+def test_rows_of_f64_lie_in_slots() -> None:
+    found = one(mapped(beside_vectors(4096, "f64", 2)).candidate)[1]
+    assert found.rows[0].slots

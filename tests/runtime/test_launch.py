@@ -259,7 +259,8 @@ def test_workspaces_of_no_bytes_are_null_and_allocate_nothing() -> None:
     empty = WorkspaceTensor(name="W", offset_bytes=0, size_bytes=["-", "N", 3])
     backend, a = Recorder(), array(3)
     launcher = Launcher(replace(PROGRAM, workspace_bytes=["-", "N", 3], workspace=(empty,), host=(step,)), backend)
-    [launcher(7, a, stream=77) for _ in range(3)]
+    for _ in range(3):
+        launcher(7, a, stream=77)
     assert backend.started == [("k_0", (1, 1, 1), ("pointer", 0, 0), (0, 77))] * 3
 
 
