@@ -238,7 +238,7 @@ class Gpu:
         return found
 
     def times(self, subject: Subject, artifacts: Sequence[Path], rounds: int) -> dict[str, list[float]]:
-        from gpu_timing import graph_of, interleaved
+        from gpu_timing import filled_graph, interleaved
         from memory_measure import GRAPH_MS, MAX_LAUNCHES
 
         from texpr.runtime.load import load
@@ -250,12 +250,11 @@ class Gpu:
             if took > MOST_MS:
                 slow[path.name] = [took]
                 continue
-            launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
 
             def act(number: int, stream: int, call: Any = kernel, sets: Any = sets) -> object:
                 return call(**sets[number % len(sets)])
 
-            graphs[path.name] = graph_of(self.torch, act, launches), launches
+            graphs[path.name] = filled_graph(self.torch, act, GRAPH_MS, MAX_LAUNCHES)
         return interleaved(self.torch, graphs, rounds) | slow
 
 

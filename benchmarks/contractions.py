@@ -191,7 +191,7 @@ def run(out: Path, options: argparse.Namespace) -> int:
 
 
 def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace) -> dict[str, Any]:
-    from gpu_timing import bursts, graph_of, interleaved, sustained
+    from gpu_timing import bursts, graph_of, interleaved, launches_in, sustained
     from memory_measure import first_call
     from memory_problems import error_of
     from product_chain import chained
@@ -222,7 +222,7 @@ def measure(torch: Any, product: Product, out: Path, options: argparse.Namespace
     limit = CUT if product.dtype == "tf32" else TOLERANCE[product.result]
     row["right"] = errors["texpr"] <= limit and row["same bits"]
     del wanted, found
-    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
+    launches = launches_in(GRAPH_MS, took, MAX_LAUNCHES)
     bytes_ = sum(array.numel() * array.element_size() for array in given.values())
     cold = options.cold or (options.wanted and (product.m, product.n, product.k) in SKINNY)
     count = -(-ROTATED_BYTES // bytes_) if cold else 1

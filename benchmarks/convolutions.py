@@ -236,7 +236,7 @@ def run(out: Path, options: argparse.Namespace) -> int:
 
 
 def measure(torch: Any, one: Convolution, out: Path, rounds: int) -> dict[str, Any]:
-    from gpu_timing import graph_of, interleaved
+    from gpu_timing import graph_of, interleaved, launches_in
     from memory_measure import first_call
     from memory_problems import error_of
 
@@ -267,7 +267,7 @@ def measure(torch: Any, one: Convolution, out: Path, rounds: int) -> dict[str, A
     row: dict[str, Any] = {"error": errors, "same bits": bool(torch.equal(result, again))}
     row["right"] = errors["texpr"] < TOLERANCE[one.dtype] and row["same bits"]
     del wanted, found
-    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
+    launches = launches_in(GRAPH_MS, took, MAX_LAUNCHES)
     graphs = {
         "texpr": (graph_of(torch, lambda n, stream: kernel(X=x, F=f, Y=result), launches), launches),
         "cudnn": (graph_of(torch, lambda n, stream: act(images, filters, **given), launches), launches),

@@ -176,7 +176,7 @@ def run(out: Path, options: argparse.Namespace) -> int:
 
 
 def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -> dict[str, dict[str, Any]]:
-    from gpu_timing import bursts, graph_of, interleaved
+    from gpu_timing import bursts, graph_of, interleaved, launches_in
     from memory_measure import first_call
     from memory_problems import error_of
 
@@ -203,7 +203,7 @@ def measure(torch: Any, together: tuple[Product, ...], out: Path, rounds: int) -
         kernel(**arrays, C=got[0])
         took = first_call(torch, lambda kernel=kernel, arrays=arrays, got=got: kernel(**arrays, C=got[1]))
         kept += kernel, got
-        launches = launches or max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
+        launches = launches or launches_in(GRAPH_MS, took, MAX_LAUNCHES)
         wanted = own.expected(torch, sums, given)
         peer = torch.empty_like(got[0])
         own.steps(torch, a, b, given, peer)

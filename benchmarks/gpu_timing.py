@@ -27,6 +27,21 @@ def graph_of(torch: Any, act: Callable[[int, int], object], launches: int) -> Gr
     return graph, stream
 
 
+FEW = 2  # launches of a graph that says how many fill a longer one
+
+
+def launches_in(milliseconds: float, each: float, most: int) -> int:
+    """How many launches of `each` milliseconds a graph of about so many has, `most` at most."""
+    return max(FEW, min(most, int(milliseconds / max(each, 1e-3))))
+
+
+def filled_graph(torch: Any, act: Callable[[int, int], object], milliseconds: float, most: int) -> tuple[Graph, int]:
+    """A graph of about so many milliseconds, and its launches: as many as a short graph says, for a call alone has the
+    host's time in it, too, and what begins a graph of few launches would count."""
+    launches = launches_in(milliseconds, time_of(torch, graph_of(torch, act, FEW), FEW), most)
+    return graph_of(torch, act, launches), launches
+
+
 def time_of(torch: Any, graph: Graph, launches: int) -> float:
     """Milliseconds of one launch: the median of three replays."""
     replayed, stream = graph

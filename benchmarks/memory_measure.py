@@ -78,7 +78,7 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
     """The row of one kernel. Raises CutOffError."""
     import cupy
     from cupyx.scipy.special import erf
-    from gpu_timing import Graph, graph_of, interleaved
+    from gpu_timing import Graph, filled_graph, interleaved, launches_in
 
     from texpr.runtime.load import load
 
@@ -107,16 +107,14 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
     graphs: dict[str, tuple[Graph, int]] = {}
 
     def add(name: str, call: Callable[[dict[str, Any]], Any], took: float, waits: bool = False) -> None:
-        launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
-
         def act(number: int, stream: int) -> object:
             return call(sets[number % count])
 
         if waits:
-            stream = torch.cuda.Stream()
+            stream, launches = torch.cuda.Stream(), launches_in(GRAPH_MS, took, MAX_LAUNCHES)
             graphs[name] = (Loop(act, launches, stream), stream), launches
         else:
-            graphs[name] = graph_of(torch, act, launches), launches
+            graphs[name] = filled_graph(torch, act, GRAPH_MS, MAX_LAUNCHES)
 
     if took <= SLOW_MS:
         add("texpr", lambda arrays: kernel(**arrays), took)
@@ -141,9 +139,9 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
 
 def limit_graphs(torch: Any, moved: int, count: int, *, reads: bool) -> dict[str, tuple[tuple[Any, int], int]]:
     """What sets the limit: graphs with the bytes that a launch of each moves."""
-    from gpu_timing import graph_of
+    from gpu_timing import graph_of, launches_in
 
-    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / (moved / 4e9))))
+    launches = launches_in(GRAPH_MS, moved / 4e9, MAX_LAUNCHES)
     if not reads:
         half = min(moved // 2, COPY_BYTES) // 8192 * 4096
         pairs = [tuple(torch.randn(half, device="cuda", dtype=torch.bfloat16) for _ in range(2)) for _ in range(count)]

@@ -123,7 +123,7 @@ def measure(
     torch: Any, own: Prologue, sizes: dict[str, int], folder: Path, options: argparse.Namespace
 ) -> dict[str, Any]:
     from contractions import ROTATED_BYTES
-    from gpu_timing import graph_of, interleaved
+    from gpu_timing import graph_of, interleaved, launches_in
     from memory_measure import first_call
     from memory_problems import error_of
     from product_peers import read_only
@@ -136,7 +136,7 @@ def measure(
     got = [torch.full((sizes["M"], sizes["N"]), float("nan"), device="cuda") for _ in range(2)]
     kernel(**given, Y=got[0])
     took = first_call(torch, lambda: kernel(**given, Y=got[1]))
-    launches = max(2, min(MAX_LAUNCHES, int(GRAPH_MS / max(took, 1e-3))))
+    launches = launches_in(GRAPH_MS, took, MAX_LAUNCHES)
     a, b = own.factors(torch, given)
     error = error_of(torch, got[0].double(), a.double() @ b.double(), exact=False)
     same = bool(torch.equal(*got))
