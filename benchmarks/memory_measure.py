@@ -106,25 +106,26 @@ def measure(torch: Any, case: Case, artifact: Path, rounds: int, *, compiles: bo
     sets = [first, *(arrays_of(problem, parameters, sizes, draws) for _ in range(count - 1))]
     graphs: dict[str, tuple[Graph, int]] = {}
 
-    def add(name: str, call: Callable[[dict[str, Any]], Any], took: float, waits: bool = False) -> None:
+    def add(name: str, call: Callable[[dict[str, Any]], Any], waits: bool = False) -> None:
         def act(number: int, stream: int) -> object:
             return call(sets[number % count])
 
         if waits:
-            stream, launches = torch.cuda.Stream(), launches_in(GRAPH_MS, took, MAX_LAUNCHES)
+            each = first_call(torch, lambda: call(first))
+            stream, launches = torch.cuda.Stream(), launches_in(GRAPH_MS, each, MAX_LAUNCHES)
             graphs[name] = (Loop(act, launches, stream), stream), launches
         else:
             graphs[name] = filled_graph(torch, act, GRAPH_MS, MAX_LAUNCHES)
 
     if took <= SLOW_MS:
-        add("texpr", lambda arrays: kernel(**arrays), took)
+        add("texpr", lambda arrays: kernel(**arrays))
     for name, call, waits in peers_of(torch, case, inputs, output, compiles=compiles):
         try:
             got = call(first)
             peer_error = error_of(cupy, as_wide(got), want, exact=problem.exact)
             row["failed"] |= {f"{name}, error": peer_error} if not peer_error <= problem.tolerance(dtype) else {}
             del got
-            add(name, call, first_call(torch, lambda c=call: c(first)), waits)
+            add(name, call, waits)
         except Exception as why:  # a peer's own errors, of any class: it has no figure, and the row says why
             row["failed"][name] = f"{type(why).__name__}: {str(why)[:300]}"
     del want
