@@ -257,8 +257,9 @@ def _is_ours(folder: Path) -> bool:
 def _place(folder: str | Path) -> Path:
     """Where a folder is to stand: links are kept. E0606 for one that a rename would take from under others."""
     place = Path(os.path.realpath(as_path(folder)))
-    if place.is_mount() or place == Path.cwd() or place in Path.cwd().parents:
-        why = "a file system is mounted there" if place.is_mount() else "it is the working folder, or above it"
+    mounted = os.path.ismount(place)  # `Path.is_mount` raises where another writer has the folder aside meanwhile
+    if mounted or place == Path.cwd() or place in Path.cwd().parents:
+        why = "a file system is mounted there" if mounted else "it is the working folder, or above it"
         raise fail("E0606", f"{folder} cannot be replaced as a whole: {why}", help="name a folder inside it")
     return place
 

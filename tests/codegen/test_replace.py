@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from texpr.codegen.artifact import save_artifact
+from texpr.codegen.artifact import _place, save_artifact
 from texpr.codegen.manifest import Manifest
 from texpr.codegen.replace import replace_folder
 from texpr.grammar.diagnostics import TExprError
@@ -121,6 +121,14 @@ def test_a_reader_never_sees_half_an_artifact(steps: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("steps", ["one step", "two steps"])
 def test_writers_of_one_folder_all_succeed(steps: str, tmp_path: Path) -> None:
     assert ran(WRITES, tmp_path, steps) == "ok"
+
+
+def test_a_folder_that_goes_aside_between_two_looks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "out"
+    for look in ("exists", "is_dir"):
+        now = getattr(Path, look)
+        monkeypatch.setattr(Path, look, lambda path, now=now: path == place or now(path))
+    assert _place(place) == place
 
 
 def refusal(folder: Path) -> str:
