@@ -10,13 +10,11 @@ Runs where the compiler is, without a GPU. Of several processes, with a share ea
 """
 
 import argparse
-import signal
 import sys
 import time
 import tomllib
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +27,7 @@ from differential import Reference, random_arguments, reference, special_argumen
 from drawn import draw
 from programs import Case, generate
 from soup import brew
+from soup_run import TooLongError, patience
 
 import texpr
 from texpr.polyhedral.mapped.candidate import Choices
@@ -37,7 +36,7 @@ from texpr.runtime.host_arrays import storable
 
 KERNELS = Path(__file__).resolve().parents[1] / "kernels"
 FITTING = 8  # candidates drawn for a program, of which one may fit
-MOST_S = 20  # that the reference of a random program may take: loops drawn in one another may run for hours
+MOST_S = 20  # that the reference of a random program may take: loops drawn in one another may run for very long
 LARGE: dict[str, dict[str, int]] = {
     "vector_add": {"N": 1 << 28},
     "transpose": {"M": 16384, "N": 16384},
@@ -88,22 +87,6 @@ def build_small(out: Path, arch: str, seed: int, own: slice) -> int:
     return count
 
 
-@contextmanager
-def within(seconds: int) -> Iterator[None]:
-    """Raises TimeoutError in a block that takes longer."""
-
-    def stop(number: int, frame: object) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], seeds: range) -> int:
     """Accepted programs of a generator, with special values among their inputs."""
     count = 0
@@ -114,11 +97,11 @@ def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], s
             kernel.core(sizes=case.sizes, types=case.types)
             kernel.compile("cpu", types=case.types, sizes=case.bound, stop_after="prove")
             values = special_arguments(kernel, case.sizes, seed, case.types)
-            with within(MOST_S):
+            with patience(MOST_S):
                 ref = reference(kernel, case.sizes, values, case.types, case.dynamic)
         except texpr.TExprError:
             continue
-        except TimeoutError:
+        except TooLongError:
             print(f"{name}-{seed}: left out, for its reference takes longer than {MOST_S} s", flush=True)
             continue
         count += write_case(out, f"{name}-{seed}", ref, arch)
