@@ -32,6 +32,7 @@ from texpr.polyhedral.map.lanes import choose_lanes
 from texpr.polyhedral.map.lines import countable
 from texpr.polyhedral.map.objective import Objective
 from texpr.polyhedral.map.problem import Problem, declared
+from texpr.polyhedral.map.strided import reading_of, strided_count
 from texpr.polyhedral.map.uses import memory_of
 from texpr.polyhedral.map.vectors import Element
 from texpr.polyhedral.map.widths import run_width, written_width
@@ -56,6 +57,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
     else:
         near = problem.objective.by_distance and width_asked(nest.pars) is None
         widths = {} if near else choose_width(problem, nest, sizes, order[0], nest.indices)
+        widths = widths or ({} if near else _in_strides(problem, nest, sizes, order[0]))
         widths = {index: n for index, n in widths.items() if tile.get(index, n) % n == 0}
     lines: dict[str, str] = {}
     turns: dict[str, int] = {}
@@ -65,7 +67,7 @@ def choose_flat(problem: Problem, nest: Nest, ranges: Ranges) -> Flat:
             widths, lines = _as_written(problem, nest, sizes, order[0])
             turns = {index: TURNS for index, n in widths.items() if sizes[order[0]] >= TURNS * n * DEFAULT_THREADS}
     runs = in_runs(nest, sizes, widths)
-    threads = asked or threads_for(runs, problem.target)
+    threads = asked or _threads(problem, nest, widths, threads_for(runs, problem.target))
     rows = None if tile else choose_turns(problem, nest, order[0], widths, lines, asked)
     if rows is not None:
         threads, caps = rows.threads, tuple(rows.threads for _ in caps)
@@ -176,6 +178,27 @@ def choose_width(
             if width > 1:
                 return {par.index: width}
     return {}
+
+
+def _threads(problem: Problem, nest: Nest, widths: Mapping[str, int], usual: int) -> int:
+    """Twice the usual threads of a block, where these are many and strided reads are better so."""
+    many = usual == DEFAULT_THREADS and any(
+        reading_of(problem, nest, index, n).fills_large_blocks for index, n in widths.items()
+    )
+    return 2 * usual if many else usual
+
+
+def _in_strides(problem: Problem, nest: Nest, sizes: Sequence[int], lane: int) -> dict[str, int]:
+    """How many neighbours of the dimension on the lanes a thread takes that reads them in short loops, where threads
+    are many still; or as many as the author asks for."""
+    par, asked = nest.pars[lane], width_asked(nest.pars)
+    if any(par.index in names(other.extent) for other in nest.pars):
+        return {}
+    if asked is not None:
+        return {par.index: asked} if reading_of(problem, nest, par.index, asked).strided else {}
+    width = strided_count(problem, nest, par.index)
+    busy = problem.target.multiprocessors * problem.target.resident_threads
+    return {par.index: width} if width > 1 and prod(sizes) >= busy * width else {}
 
 
 def in_runs(nest: Nest, sizes: Sequence[int], widths: Mapping[str, int]) -> list[int]:

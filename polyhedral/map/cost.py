@@ -32,7 +32,7 @@ from texpr.polyhedral.map.objective import WeightedAccess, footprint
 from texpr.polyhedral.map.problem import Problem, Region, declared, plain_nest
 from texpr.polyhedral.map.product_work import product_work
 from texpr.polyhedral.map.reducible import Reduction
-from texpr.polyhedral.map.requests import Request, Runs, blocks_of, lanes_of
+from texpr.polyhedral.map.requests import Request, Runs, blocks_of, flat_runs, lanes_of
 from texpr.polyhedral.map.row_runs import across_rows
 from texpr.polyhedral.map.rows_beside import of_all_rows
 from texpr.polyhedral.map.scan_lines import scan_origins
@@ -117,7 +117,7 @@ def launch_cost(problem: Problem, region: Region, choice: Choice) -> LaunchCost:
             blocks, idle = blocks_of(nest, sizes, choice.deal, each)
             warps = -(-blocks * choice.threads * choice.runs // problem.target.warp_size)
             lanes = lanes_of(problem, nest.indices, choice.deal, choice.taken)
-            runs = Runs(problem, nest.body, nest.indices, choice.widths, origins(problem, nest, choice.lines))
+            runs = flat_runs(problem, nest, choice)
             found = once_each(problem, nest, choice, ranges, warps)
             return _counted(problem, blocks, choice.threads, idle, runs.requests(found, lanes))
         case Columns():

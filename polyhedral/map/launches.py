@@ -42,6 +42,7 @@ from texpr.polyhedral.map.reductions import Dealt, Team, shared_out
 from texpr.polyhedral.map.row_tiles import RowTile, Shares
 from texpr.polyhedral.map.runs import Line, in_run, make_run
 from texpr.polyhedral.map.serial import Body
+from texpr.polyhedral.map.strided import in_strides
 from texpr.polyhedral.map.tables import read_before, tables, written_out
 from texpr.polyhedral.map.together import together
 from texpr.polyhedral.map.turns_first import loads_first
@@ -210,9 +211,13 @@ def of_thread(
     body = Body(draft, hardware=hardware, digits=digits).nodes(reading)
     names: dict[str, str] = {}
     for run in runs:
+        names[run.index] = run.first
+        if tile is None:
+            body = in_strides(draft, nest, run, body, hardware=hardware, digits=digits, origin=origin)
+            continue
         found = along(draft.problem, nest.body, run.index, hardware, held, origin).vectors(run.count)
-        body, names[run.index] = in_run(draft, run, found, body, digits), run.first
-        if tile is not None and shares is not None:
+        body = in_run(draft, run, found, body, digits)
+        if shares is not None:
             body = (*tile.at_hand(draft, nest.pars[0], run, serial, shares), *body)
     covered = dict(zip(nest.indices, band.covered, strict=True)) | dict.fromkeys(leads, 1)
     condition = padding_guard(nest, covered, ranges, names)
@@ -302,10 +307,15 @@ def pieces_of(nest: Nest, deal: Deal) -> tuple[Share, ...]:
 
 
 def band_grid(
-    draft: Draft, nest: Nest, extents: Sequence[IndexExpr], covered: Sequence[int], order: tuple[str, ...]
+    draft: Draft,
+    nest: Nest,
+    extents: Sequence[IndexExpr],
+    covered: Sequence[int],
+    order: tuple[str, ...],
+    band: int = 1,
 ) -> Grid:
     dims = [nest.indices.index(index) for index in order]
-    return raster_grid(draft, nest.indices, extents, covered, dims, nest.pars[0].span)
+    return raster_grid(draft, nest.indices, extents, covered, dims, nest.pars[0].span, band)
 
 
 def place_in(

@@ -39,13 +39,14 @@ from texpr.polyhedral.map.rows_fit import row_faults
 from texpr.polyhedral.map.scanned_fits import scanned_fault, scanned_runs
 from texpr.polyhedral.map.sharing import meeting_bytes, shared_reduction
 from texpr.polyhedral.map.staged import check_stages
+from texpr.polyhedral.map.strided import reading_of
 from texpr.polyhedral.map.tally import tally
 from texpr.polyhedral.map.tally_fits import tally_fault
 from texpr.polyhedral.map.tiles import tile_fault
 from texpr.polyhedral.map.tiles_kept import check_tiles
 from texpr.polyhedral.map.uses import local_uses
-from texpr.polyhedral.map.vectors import along
 from texpr.polyhedral.map.warp_each import together_faults
+from texpr.polyhedral.map.widths import has_run
 from texpr.polyhedral.map.windows import flat_patch
 from texpr.polyhedral.map.work import shared_nest
 from texpr.polyhedral.mapped.candidate import (
@@ -151,7 +152,7 @@ class _Check:
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")
         self._lines(choice.lines, choice.widths, nest)
-        self._runs(nest, choice.widths, nest.indices, origins(self.problem, nest, choice.lines))
+        self._runs(nest, choice.widths, nest.indices, origins(self.problem, nest, choice.lines), loops=True)
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
@@ -308,16 +309,23 @@ class _Check:
             self._refuse(f"`widths` has {listed(widths)}; the indices that threads share out are {listed(indices)}")
 
     def _runs(
-        self, nest: Nest, widths: Mapping[str, int], hardware: tuple[str, ...], origins: Origins = NO_ORIGINS
+        self,
+        nest: Nest,
+        widths: Mapping[str, int],
+        hardware: tuple[str, ...],
+        origins: Origins = NO_ORIGINS,
+        loops: bool = False,
     ) -> None:
-        """At most one index of a nest is taken several iterations at a time, and no other extent depends on it."""
+        """At most one index of a nest is taken several iterations at a time, and no other extent depends on it. In
+        `loops` their reads may be strided."""
         several = [par for par in nest.pars if par.index in widths]
         if len(several) > 1:
             self._refuse(f"`widths` has {listed(p.index for p in several)}, and a thread takes runs of one index")
         for par in several:
             if any(par.index in names(other.extent) for other in nest.pars):
                 self._refuse(f"`widths`: an extent depends on {par.index}")
-            self._run(nest.body, par.index, widths, hardware, origins)
+            if not (loops and reading_of(self.problem, nest, par.index, widths[par.index]).strided):
+                self._run(nest.body, par.index, widths, hardware, origins)
 
     def _run(
         self,
@@ -329,10 +337,7 @@ class _Check:
     ) -> None:
         """So many neighbouring iterations have a wide access."""
         width = widths.get(index)
-        if width is None:
-            return
-        found = along(self.problem, stmts, index, hardware, origin=origins.get(index))
-        if width < 2 or not is_power_of_two(width) or not found.vectors(width).wide:
+        if width is not None and not has_run(self.problem, stmts, index, width, hardware, origins.get(index)):
             self._refuse(f"`widths`: no access is wide where a thread takes {width} iterations of {index}")
 
     def _deal(self, deal: Deal, nest: Nest, threads: int, where: str) -> None:

@@ -52,16 +52,19 @@ def raster_grid(
     covered: Sequence[int],
     order: Sequence[int],
     span: Span,
+    band: int = 1,
 ) -> Grid:
-    """The blocks of a band, the first dimension of `order` fastest, or in groups as the author asks."""
+    """The blocks of a band, the first dimension of `order` fastest, or in groups of so many rows as the author asks, or
+    else of `band`."""
     radices = {dim: ceildiv(at_least_zero(extents[dim]), covered[dim]) for dim in order}
     several = [dim for dim in order if radices[dim] != ONE]
     attr = raster_of(draft.kernel)
-    asked = _rows(attr) if attr is not None and draft.target.is_cuda else 1
-    if attr is None or asked == 1 or len(several) < 2:
+    asked = band if attr is None else _rows(attr) if draft.target.is_cuda else 1
+    if asked == 1 or len(several) < 2:
         found = grid_digits(indices, extents, covered, order, draft.names, draft.target, span)
         return Grid(digits=tuple((digit,) if digit else () for digit in found))
-    draft.obeyed.add(attr)
+    if attr is not None:
+        draft.obeyed.add(attr)
     columns, rows, *rest = several
     group = _group(asked, radices[rows])
     split = (

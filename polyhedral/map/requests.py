@@ -10,10 +10,12 @@ from texpr.grammar.records import dataclass
 from texpr.polyhedral.map.bands import Nest
 from texpr.polyhedral.map.digits import thread_digits
 from texpr.polyhedral.map.held import NO_ORIGINS, Origins
+from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, lane_values
 from texpr.polyhedral.map.problem import Problem
+from texpr.polyhedral.map.strided import Reading, reading_of
 from texpr.polyhedral.map.vectors import Wide, along
-from texpr.polyhedral.mapped.candidate import Deal
+from texpr.polyhedral.mapped.candidate import Deal, Flat
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
 
@@ -37,21 +39,31 @@ class Runs:
         stmts: tuple[Stmt, ...],
         indices: tuple[str, ...],
         widths: Mapping[str, int],
-        origins: Origins = NO_ORIGINS,
+        begins: Origins = NO_ORIGINS,
+        *,
+        reading: Reading | None = None,
     ) -> None:
         self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
         found: tuple[Wide, ...] = ()
         if self.count > 1:
-            whole = along(problem, stmts, self.index, indices, origin=origins.get(self.index))
-            found = whole.vectors(self.count).wide
-        self.widths = {wide.element: wide.width for wide in found}
+            whole = along(problem, stmts, self.index, indices, origin=begins.get(self.index))
+            found = (whole if reading is None else reading.plain).vectors(self.count).wide
+        self.widths = {wide.element: wide.width for wide in found} | dict(reading.widths if reading is not None else {})
 
     def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[Request]:
         for access in found:
             width = self.widths.get((access.buffer, access.subscripts), 0)
             moves = self.index in subscript_names(access.subscripts)
-            times = self.count // width if width else self.count if moves else 1
-            yield Request(replace(access, width=width or 1), lanes, access.weight * times)
+            times = self.count * access.weight // width if width else access.weight * (self.count if moves else 1)
+            yield Request(replace(access, width=width or 1), lanes, times)
+
+
+def flat_runs(problem: Problem, nest: Nest, choice: Flat) -> Runs:
+    """Those of a flat launch, whose threads may have strided reads."""
+    begin = origins(problem, nest, choice.lines)
+    index, count = next(iter(choice.widths.items()), ("", 1))
+    reading = reading_of(problem, nest, index, count, origin=begin.get(index)) if index else None
+    return Runs(problem, nest.body, nest.indices, choice.widths, begin, reading=reading)
 
 
 def lanes_of(problem: Problem, indices: Sequence[str], deal: Deal, widths: Mapping[str, int]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def build_tiled(draft: Draft, region: Region, choice: Tiled) -> Launch:
         add(e, const(ahead - 1)) if ahead and i in choice.lines else e
         for i, e in zip(nest.indices, extents, strict=True)
     ]
-    grid = band_grid(draft, nest, reached, [own[i] for i in nest.indices], choice.grid)
+    grid = band_grid(draft, nest, reached, [own[i] for i in nest.indices], choice.grid, choice.band)
     place_in(draft, nest.body, choice.memory, block_level=False, outer=nest.indices, ranges=ranges)
     corner = {index: draft.names.fresh(f"{stem(index)}_tile") for index in choice.tile}
     defines = tuple(

@@ -18,6 +18,7 @@ from typing import Any
 from texpr.grammar.ast import Accumulate, Atomic, Bind, IndexVar, Node, Read
 from texpr.grammar.core import statements
 from texpr.grammar.index.expr import const, constant_value, names
+from texpr.grammar.permissions import raster_of
 from texpr.grammar.records import dataclass
 from texpr.grammar.walk import rewrite, walk
 from texpr.polyhedral.layout.make import row_major, strided
@@ -262,6 +263,8 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
     if choice.resident < 0 or choice.resident * choice.threads > problem.target.resident_threads:
         return f"`resident`: a multiprocessor has no room for {choice.resident} blocks of {choice.threads} threads"
+    if choice.band < 1 or (choice.band > 1 and raster_of(problem.kernel) is not None):
+        return "`band`: a number of tiles, 1 where the author says how blocks lie, by #raster"
     able = stageable(problem, nest, choice.across)
     if not choice.staged or len(set(choice.staged)) != len(choice.staged) or not set(choice.staged) <= able.keys():
         what, which = (", ".join(names) or "nothing" for names in (choice.staged, able))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from texpr.grammar.ast import Stmt
+from texpr.polyhedral.map.digits import is_power_of_two
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.vectors import Element, address, along, events_of
 from texpr.polyhedral.walk import subscript_names, subscript_reads
@@ -32,6 +33,19 @@ def run_width(
             return width
         width //= 2
     return 1
+
+
+def has_run(
+    problem: Problem,
+    stmts: Sequence[Stmt],
+    index: str,
+    width: int,
+    hardware: tuple[str, ...],
+    origin: Element | None = None,
+) -> bool:
+    """Whether so many iterations, a power of two, have a wide access."""
+    found = along(problem, stmts, index, hardware, origin=origin)
+    return width > 1 and is_power_of_two(width) and bool(found.vectors(width).wide)
 
 
 def written_width(

@@ -131,7 +131,8 @@ class Tiled:
     overlap by one, so that no sector is written by two blocks. `phased`: rows of what is staged come in the chunks of
     memory that hold them, and lie in the tile as the rows that are written lie in theirs, so that nothing is shifted;
     the part of a tile that is its block's own has powers of two along. `strips`: a tile so has all of the index along,
-    and what is written of it is one run of memory. `resident`: as in a launch of parts.
+    and what is written of it is one run of memory. `resident`: as in a launch of parts. `band`: so many tiles of the
+    second index of the grid come before the next one of the first.
     """
 
     threads: int
@@ -145,6 +146,7 @@ class Tiled:
     phased: bool = False
     strips: bool = False
     resident: int = 0
+    band: int = 1
     memory: Mapping[str, Memory] = field(default_factory=dict)
 
 

@@ -192,6 +192,7 @@ def test_without_its_barrier_a_tile_is_read_before_it_is_written() -> None:
         ({"tile": {"i": 48, "j": 64}}, "`tile` gives i and j powers of two up to 256"),
         ({"staged": ("B[j, i]",)}, r"`staged` has B\[j, i\]; what can be staged is A\[i, j\]"),
         ({"staged": ()}, "`staged` has nothing"),
+        ({"band": 0}, "`band`: a number of tiles"),
         ({"resident": 9}, "`resident`: a multiprocessor has no room for 9 blocks"),
         ({"widths": {"i": 3}}, "`widths` gives i or j 2, 4, 8 or 16"),
         ({"widths": {"i": 4, "j": 8}}, "nothing that is staged is read 8 elements of j at a time"),
@@ -277,3 +278,42 @@ def test_rows_at_any_address_are_brought_16_bytes_at_a_time(dtype: str, width: i
     found_so = [(copy.access, copy.within and copy.within.exact) for copy in loads]
     wide = [(Access.FUNNEL, None), (Access.FUNNEL, False), (Access.EACH, True)]  # whole, not at the array's end, there
     assert found_so == (wide if width > 1 else [(Access.ALIGNED, None), (Access.ALIGNED, True)])
+
+
+BANDED = [(256, 512, 2), (256, 512, 4), (256, 640, 4), (384, 640, 3), (256, 576, 4), (136, 1000, 3)]
+
+
+@pytest.mark.parametrize(("m", "n", "band"), BANDED)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_tiles_in_bands_are_each_taken_once(dtype: str, m: int, n: int, band: int) -> None:
+    sizes = {"M": m, "N": n}
+    first = choice(mapped(ROWS.format(t=dtype), **sizes))
+    assert first is not None
+    banded = Candidate(launches={"k_0": replace(first, band=band)})
+    program = map_program(proved(ROWS.format(t=dtype), **sizes), SM90, choices=banded)
+    assert program.host != mapped(ROWS.format(t=dtype), **sizes).host
+    values = given(program, sizes)
+    for name, value in interpret(program.kernel, values).outputs.items():
+        np.testing.assert_array_equal(simulate(program, values)[name], value)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "m", "n", "asked", "band"),
+    [
+        ("bf16", 131072, 1024, "", 4),
+        ("f16", 131072, 512, "", 4),
+        ("bf16", 131072, 2048, "", 1),  # rows that are read are longer
+        ("bf16", 100096, 1024, "", 1),  # rows that are written lie less evenly
+        ("bf16", 131072, 768, "", 1),  # six tiles of a row
+        ("bf16", 4096, 1024, "", 1),  # few blocks
+        ("f32", 131072, 512, "", 1),
+        ("bf16", 131072, 1024, "#raster(2)", 1),  # as the author says
+    ],
+)
+def test_tiles_of_narrow_rows_whose_columns_lie_far_apart_are_in_bands(
+    dtype: str, m: int, n: int, asked: str, band: int
+) -> None:
+    text = ROWS.format(t=dtype).replace(") {", f") {asked} {{", 1)
+    found = choice(mapped(text, M=m, N=n))
+    assert found is not None
+    assert found.band == band
