@@ -266,7 +266,7 @@ def _one(
     while stride * count % width:
         width //= 2
     outer = tuple(loop for loop in loops if loop is not inner)
-    if width < 2 or any(address(problem, element).coefficient(loop.index) is None for loop in outer):
+    if width < 2:
         return None
     return Strided(
         element=element,

@@ -291,6 +291,7 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
     import test_one_row
     from build import write_case
     from differential import reference
+    from sanitized_runs import runs
 
     import texpr
     from texpr.polyhedral.map import one_row
@@ -298,11 +299,8 @@ def build(out: Path, share: slice, chosen: frozenset[str]) -> int:
 
     one_row.BUSY, one_row.choose_piped = 132, lambda problem, region: test_one_row.SMALL  # small ones, too
     refused = 0
-    every = enumerate(
-        chain(
-            products(), high_tiles(), crossed_tiles(), more_products(), rows(), ragged(), narrow(), loaded(), columns()
-        )
-    )
+    cases = (products, high_tiles, crossed_tiles, more_products, rows, ragged, narrow, loaded, columns, runs)
+    every = enumerate(chain.from_iterable(some() for some in cases))
     for n, (group, program, choice, arch, sizes) in [one for one in every if not chosen or one[1][0] in chosen][share]:
         folder = out / group.replace(" ", "_") / "small"
         folder.mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,12 @@ def test_a_thread_takes_as_many_windows_as_fill_its_accesses(
     assert not flat(few).widths
 
 
+def test_rows_of_free_sizes_are_taken_so_where_the_program_says_what_divides_them() -> None:
+    text = MEANS.format(t="f32", s=2)
+    assert not flat(mapped(text)).widths
+    assert flat(mapped(text.replace(") {", ") where W % 2 == 0 {", 1))).widths == {"w": 2}
+
+
 @pytest.mark.parametrize("step", [3, 4])
 def test_windows_that_fill_many_registers_are_read_one_by_one(step: int) -> None:
     assert not flat(mapped(MEANS.format(t="f32", s=step), B=4096, H=64, W=64)).widths
