@@ -166,7 +166,7 @@ def _flat(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Flat]:
 
 
 def _tiled(problem: Problem, nest: Nest, ranges: Ranges) -> Iterator[Tiled]:
-    """Tiles of each two indices for which something is to be staged, smaller ones, in bands, and blocks of every size."""
+    """Tiles of each two indices for which something is to be staged, smaller ones, bands, and blocks of every size."""
     for _, usual in tilings(problem, nest, band_sizes(problem, nest, ranges), choose_flat(problem, nest, ranges)):
         yield usual
         for halved in (*((index,) for index in usual.tile), tuple(usual.tile)):

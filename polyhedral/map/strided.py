@@ -35,6 +35,7 @@ from texpr.polyhedral.map.vectors import (
     along,
     arrays_of,
     at,
+    at_places,
     element_width,
     events_of,
     is_run,
@@ -174,17 +175,13 @@ def _load(draft: Draft, run: Run, one: Strided, register: str, digits: tuple[str
     several, element = fresh(f"{run.index}_access"), fresh(f"{run.index}_element")
     accesses = one.length // one.width
     place = add(multiply(const(one.width), IndexVar(name=several)) if accesses > 1 else ZERO, IndexVar(name=element))
-    there = at(subscripts, run.index, IndexVar(name=run.first))
-    if one.inner:
-        there = at(there, one.inner, place)
-    else:
-        there = at(subscripts, run.index, add(IndexVar(name=run.first), place))
-    for loop, row in zip(one.outer, rows, strict=True):
-        there = at(there, loop.index, IndexVar(name=row))
+    first = IndexVar(name=run.first)
+    begin = {run.index: first, one.inner: place} if one.inner else {run.index: add(first, place)}
+    whose = {loop.index: IndexVar(name=row) for loop, row in zip(one.outer, rows, strict=True)}
     copy = Copy(
         id=fresh(f"{name}_read"),
-        source=View(buffer=name, subscripts=there, dtype=one.dtype),
-        target=View(buffer=register, subscripts=(*(IndexVar(name=row) for row in rows), place), dtype=one.dtype),
+        source=View(buffer=name, subscripts=at_places(subscripts, {**begin, **whose}), dtype=one.dtype),
+        target=View(buffer=register, subscripts=(*whose.values(), place), dtype=one.dtype),
         over=(*([(several, const(accesses))] if accesses > 1 else []), (element, const(one.width))),
         access=Access.ALIGNED,
         digits=digits,

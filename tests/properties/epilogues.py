@@ -24,6 +24,8 @@ from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
+from texpr.polyhedral.orders.happens import faults
+from texpr.polyhedral.orders.shortened import shortened
 from texpr.polyhedral.simulate.stage import simulate
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -157,12 +159,17 @@ def outcome(seed: int) -> str:
     found = mapped(text, draw)
     if found is None:
         return "another form"
-    values = arguments(found, seed)
+    return compared(found, text, arguments(found, seed))
+
+
+def compared(found: MappedProgram, text: str, values: dict[str, Any], *, orders: bool = False) -> str:
+    """`right`, or what is wrong by the interpreter, or by the check of orders where that is asked."""
     expected = interpret(found.kernel, {name: np.array(given) for name, given in values.items()}).outputs
     got = simulate(found, values)
     wrong = [
         n for n, v in expected.items() if not np.array_equal(got[n].astype(float), v.astype(float), equal_nan=True)
     ]
+    wrong += [str(fault) for fault in faults(shortened(found), {})[:1]] if orders else []
     return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
 
 

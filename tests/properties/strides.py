@@ -11,17 +11,12 @@ import random
 import sys
 from dataclasses import replace
 
-import numpy as np
-from epilogues import main
+from epilogues import compared, main
 from windows import arguments
 
 import texpr
-from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate, Flat
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.orders.happens import faults
-from texpr.polyhedral.orders.shortened import shortened
-from texpr.polyhedral.simulate.stage import simulate
 
 WIDTHS = (2, 2, 4, 4, 8, 16)
 OTHER = "no access is wide"
@@ -107,13 +102,7 @@ def outcome(seed: int) -> str:
     found = mapped(text, draw)
     if found is None:
         return "another form"
-    values = arguments(found, seed)
-    expected = interpret(found.kernel, {name: np.array(given) for name, given in values.items()}).outputs
-    got = simulate(found, values)
-    wrong = [n for n, v in expected.items() if not np.array_equal(got[n].astype(float), v.astype(float))]
-    if seed % 4 == 0:
-        wrong += [str(fault) for fault in faults(shortened(found), {})[:1]]
-    return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
+    return compared(found, text, arguments(found, seed), orders=seed % 4 == 0)
 
 
 if __name__ == "__main__":

@@ -14,18 +14,14 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from epilogues import main
+from epilogues import compared, main
 
 import texpr
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.places import Memory
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.orders.happens import faults
-from texpr.polyhedral.orders.shortened import shortened
-from texpr.polyhedral.simulate.stage import simulate
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
 OTHER = "no product of matrices"
@@ -162,13 +158,7 @@ def outcome(seed: int) -> str:
     found = mapped(text, dims, draw)
     if found is None:
         return "another form"
-    values = arguments(found, seed)
-    expected = interpret(found.kernel, {name: np.array(given) for name, given in values.items()}).outputs
-    got = simulate(found, values)
-    wrong = [n for n, v in expected.items() if not np.array_equal(got[n].astype(float), v.astype(float))]
-    if seed % 4 == 0:
-        wrong += [str(fault) for fault in faults(shortened(found), {})[:1]]
-    return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
+    return compared(found, text, arguments(found, seed), orders=seed % 4 == 0)
 
 
 if __name__ == "__main__":
