@@ -14,7 +14,7 @@ where all iterations of a run are there, and each surely reads its part, of arra
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from texpr.grammar.ast import Accumulate, Bind, Gather, IndexVar, New, Par, Seq, Stmt
+from texpr.grammar.ast import Accumulate, Bind, Gather, IndexExpr, IndexVar, New, Par, Seq, Stmt, Subscript
 from texpr.grammar.core import children
 from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
@@ -34,7 +34,6 @@ from texpr.polyhedral.map.vectors import (
     address,
     along,
     arrays_of,
-    at,
     at_places,
     element_width,
     events_of,
@@ -56,7 +55,9 @@ BEST_BYTES = 64  # at most: in f32 means of 3 x 3 ran at .80 of a copy, of 4 x 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strided:
     """Elements of an array that a run of `count` iterations reads in loops: `inner` is the one that has neighbours, ''
-    where an iteration has one element of a row; the `outer` ones tell which row. An access has `width` of them."""
+    where an iteration has one element of a row; the `outer` ones tell which row. An access has `width` of them. What an
+    iteration reads is `apart` from what the next one does by subscripts, though not in memory: A[i, x] with x < 4 of 4.
+    """
 
     element: Element
     dtype: DType
@@ -65,6 +66,7 @@ class Strided:
     inner: str
     outer: tuple[Seq, ...]
     width: int
+    apart: bool
     first: Stmt
 
     @property
@@ -172,17 +174,21 @@ def _load(draft: Draft, run: Run, one: Strided, register: str, digits: tuple[str
     """All rows of a run, by accesses of so many elements."""
     fresh, (name, subscripts) = draft.names.fresh, one.element
     rows = [fresh(f"{loop.index}_row") for loop in one.outer]
-    several, element = fresh(f"{run.index}_access"), fresh(f"{run.index}_element")
-    accesses = one.length // one.width
+    step, several, element = (fresh(f"{run.index}_{word}") for word in ("step", "access", "element"))
+    accesses = (one.stride if one.apart else one.length) // one.width
     place = add(multiply(const(one.width), IndexVar(name=several)) if accesses > 1 else ZERO, IndexVar(name=element))
-    first = IndexVar(name=run.first)
+    first: IndexExpr = IndexVar(name=run.first)
+    there = place
+    if one.apart:
+        first, there = add(first, IndexVar(name=step)), add(multiply(const(one.stride), IndexVar(name=step)), place)
     begin = {run.index: first, one.inner: place} if one.inner else {run.index: add(first, place)}
     whose = {loop.index: IndexVar(name=row) for loop, row in zip(one.outer, rows, strict=True)}
+    over = ((step, run.count if one.apart else 1), (several, accesses))
     copy = Copy(
         id=fresh(f"{name}_read"),
         source=View(buffer=name, subscripts=at_places(subscripts, {**begin, **whose}), dtype=one.dtype),
-        target=View(buffer=register, subscripts=(*whose.values(), place), dtype=one.dtype),
-        over=(*([(several, const(accesses))] if accesses > 1 else []), (element, const(one.width))),
+        target=View(buffer=register, subscripts=(*whose.values(), there), dtype=one.dtype),
+        over=(*((name, const(n)) for name, n in over if n > 1), (element, const(one.width))),
         access=Access.ALIGNED,
         digits=digits,
         span=one.first.span,
@@ -255,12 +261,14 @@ def _one(
         return None
     stride = address(problem, element).coefficient(index)
     loops = [loop for loop in around if loop.index in subscript_names(subscripts)]
-    inner = next((loop for loop in loops if is_run(problem, element, loop.index)), None)
+    inner = next((loop for loop in loops if _count(loop) > 1 and is_run(problem, element, loop.index)), None)
     if stride is None or stride != (1 if inner is None else _count(inner)):
         return None
-    begin, along_row = (element, index) if inner is None else ((name, at(subscripts, index, ZERO)), inner.index)
-    width = element_width(problem, begin, along_row)
-    while stride * count % width:
+    at_zero = [loop.index for loop in loops if _count(loop) == 1] + ([index] if inner is not None else [])
+    begin = (name, at_places(subscripts, dict.fromkeys(at_zero, ZERO)))
+    width = element_width(problem, begin, index if inner is None else inner.index)
+    apart = inner is not None and not _are_one(subscripts, index, inner.index)
+    while (stride if apart else stride * count) % width:
         width //= 2
     outer = tuple(loop for loop in loops if loop is not inner)
     if width < 2:
@@ -273,5 +281,12 @@ def _one(
         inner=inner.index if inner is not None else "",
         outer=outer,
         width=width,
+        apart=apart,
         first=leaf,
     )
+
+
+def _are_one(subscripts: Sequence[Subscript], first: str, second: str) -> bool:
+    """Whether two indices stand in one subscript, and in no other."""
+    both = {first, second}
+    return [both & subscript_names((s,)) for s in subscripts if both & subscript_names((s,))] == [both]

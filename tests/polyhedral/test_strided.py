@@ -48,6 +48,17 @@ PAIRS = """kernel k(X: {t}[M, 2 * N], Z: {t}[M, 3 * N], Y: {t}[M, N]) {{
         Y[i, j] = s
     }}
 }}"""
+FOURS = """kernel k(X: {t}[M, N, 4], Z: {t}[N, 2, 1], Y: {t}[M, N]) {{
+    par M i, N j {{
+        new s: f32
+        s = sum 4 x {{ f32(X[i, j, x]) }}
+        seq 2 x {{ s -= f32(Z[j, x, 0]) }}
+        Y[i, j] = s
+    }}
+}}"""
+ONES = """kernel k(X: {t}[M, N, 1], Y: {t}[M, N]) {{
+    par M i, N j {{ Y[i, j] = sum 1 x {{ f32(X[i, j, x]) }} }}
+}}"""
 SUMS = """kernel k(inout Y: f32[M, N], X: f32[M, 2 * N]) {
     par M i, N j { seq 2 x { Y[i, j] += X[i, 2 * j + x] } }
 }"""
@@ -146,6 +157,24 @@ def test_every_window_is_taken_once(pool: str, dtype: str, step: int, width: int
 def test_all_reads_of_an_iteration_are_wide(dtype: str, text: str, width: int, m: int, n: int) -> None:
     program = with_width(text.format(t=dtype), {"M": m, "N": n}, width)
     assert "Z_row[" in show(program) or "Z_run[" in show(program)
+    assert difference(program) == 0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("width", [2, 4])
+def test_iterations_whose_rows_follow_one_another_read_theirs_by_themselves(dtype: str, width: int) -> None:
+    """A row of X is four elements of one subscript: no access crosses to the next one, though it lies behind."""
+    program = with_width(FOURS.format(t=dtype), {"M": 3, "N": 8}, width, "j")
+    assert "X[i, j_first + j_step, j_element] for j_step < " in show(program)
+    assert difference(program) == 0
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_a_loop_of_one_iteration_is_no_row(dtype: str) -> None:
+    program = with_width(
+        ONES.format(t=dtype).replace("= sum", f"= {dtype}(sum").replace("} }", "}) }", 1), {"M": 3, "N": 8}, 4
+    )
+    assert "X_row" in show(program)
     assert difference(program) == 0
 
 

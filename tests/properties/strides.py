@@ -38,9 +38,9 @@ def place(draw: random.Random, index: str, count: int, loops: dict[str, int]) ->
 def read(draw: random.Random, name: str, indices: dict[str, int], loops: dict[str, int], dtype: str) -> tuple[str, str]:
     """A parameter, and what reads it: subscripts of all indices, and of a loop alone here and there."""
     found = [place(draw, index, count, loops) for index, count in indices.items()]
-    if draw.random() < 0.2:
+    if draw.random() < 0.3:
         loop = draw.choice(sorted(loops))
-        found.insert(draw.randrange(len(found)), (loop, loops[loop]))
+        found.insert(draw.randint(0, len(found)), (loop, loops[loop]))
     row = found[-1][1]
     found[-1] = (found[-1][0], row + draw.choice((0, 0, 0, 1, 4, 8)))
     shape = ", ".join(str(extent) for _, extent in found)
