@@ -16,8 +16,9 @@ from math import prod
 
 from texpr.grammar.ast import Accumulate, Bind, Gather, IndexExpr, IndexVar, New, Par, Seq, Stmt, Subscript
 from texpr.grammar.core import children
-from texpr.grammar.index.expr import ZERO, add, const, constant_value, multiply
+from texpr.grammar.index.expr import ZERO, add, combine, const, constant_value, multiply
 from texpr.grammar.index.linear import linear
+from texpr.grammar.index.operators import IndexOp
 from texpr.grammar.records import dataclass
 from texpr.grammar.types import DType
 from texpr.polyhedral.layout.make import row_major
@@ -174,21 +175,24 @@ def _load(draft: Draft, run: Run, one: Strided, register: str, digits: tuple[str
     """All rows of a run, by accesses of so many elements."""
     fresh, (name, subscripts) = draft.names.fresh, one.element
     rows = [fresh(f"{loop.index}_row") for loop in one.outer]
-    step, several, element = (fresh(f"{run.index}_{word}") for word in ("step", "access", "element"))
-    accesses = (one.stride if one.apart else one.length) // one.width
-    place = add(multiply(const(one.width), IndexVar(name=several)) if accesses > 1 else ZERO, IndexVar(name=element))
+    several, element = (fresh(f"{run.index}_{word}") for word in ("access", "element"))
+    accesses = one.length // one.width
+    access: IndexExpr = IndexVar(name=several) if accesses > 1 else ZERO
+    place = add(multiply(const(one.width), access), IndexVar(name=element))
     first: IndexExpr = IndexVar(name=run.first)
-    there = place
-    if one.apart:
-        first, there = add(first, IndexVar(name=step)), add(multiply(const(one.stride), IndexVar(name=step)), place)
-    begin = {run.index: first, one.inner: place} if one.inner else {run.index: add(first, place)}
+    within: IndexExpr = place
+    if one.apart and one.width == one.stride:
+        first, within = add(first, access), IndexVar(name=element)
+    elif one.apart:
+        first = add(first, combine(IndexOp.DIV, place, const(one.stride)))
+        within = combine(IndexOp.MOD, place, const(one.stride))
+    begin = {run.index: first, one.inner: within} if one.inner else {run.index: add(first, place)}
     whose = {loop.index: IndexVar(name=row) for loop, row in zip(one.outer, rows, strict=True)}
-    over = ((step, run.count if one.apart else 1), (several, accesses))
     copy = Copy(
         id=fresh(f"{name}_read"),
         source=View(buffer=name, subscripts=at_places(subscripts, {**begin, **whose}), dtype=one.dtype),
-        target=View(buffer=register, subscripts=(*whose.values(), there), dtype=one.dtype),
-        over=(*((name, const(n)) for name, n in over if n > 1), (element, const(one.width))),
+        target=View(buffer=register, subscripts=(*whose.values(), place), dtype=one.dtype),
+        over=(*([(several, const(accesses))] if accesses > 1 else []), (element, const(one.width))),
         access=Access.ALIGNED,
         digits=digits,
         span=one.first.span,
@@ -268,7 +272,7 @@ def _one(
     begin = (name, at_places(subscripts, dict.fromkeys(at_zero, ZERO)))
     width = element_width(problem, begin, index if inner is None else inner.index)
     apart = inner is not None and not _are_one(subscripts, index, inner.index)
-    while (stride if apart else stride * count) % width:
+    while stride * count % width:
         width //= 2
     outer = tuple(loop for loop in loops if loop is not inner)
     if width < 2:

@@ -162,10 +162,11 @@ def test_all_reads_of_an_iteration_are_wide(dtype: str, text: str, width: int, m
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 @pytest.mark.parametrize("width", [2, 4])
-def test_iterations_whose_rows_follow_one_another_read_theirs_by_themselves(dtype: str, width: int) -> None:
-    """A row of X is four elements of one subscript: no access crosses to the next one, though it lies behind."""
+def test_rows_of_iterations_that_follow_one_another_are_one(dtype: str, width: int) -> None:
+    """A row of X is four elements of one subscript, and behind them lie those of the next iteration."""
     program = with_width(FOURS.format(t=dtype), {"M": 3, "N": 8}, width, "j")
-    assert "X[i, j_first + j_step, j_element] for j_step < " in show(program)
+    assert "copy X_row[" in show(program)
+    assert (" / 4, " in show(program)) == (dtype == "bf16")
     assert difference(program) == 0
 
 
