@@ -61,6 +61,13 @@ PIECES = (
         text="Each element needs its neighbours'. What lies beyond the edges is asked for by no lane.",
     ),
     Piece(
+        name="average_pool_2d",
+        folder="benchmarks/kernels/memory",
+        sizes={"B": 32, "C": 256, "H": 64, "W": 64},
+        title="A pool: what neighbours read is one row",
+        text="Two neighbours read four of a row, one pair behind the other: each row is one access, before all sums.",
+    ),
+    Piece(
         name="histogram",
         sizes={"N": 1 << 20},
         title="A histogram: copies of a small array",
