@@ -274,14 +274,13 @@ def _of_sides(
 
 
 def _band(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tiled) -> int:
-    """How many tiles across come one after the other: those of narrow rows are few, and have whole rows of what is read
-    then; it pays where rows of what is written lie so far apart that they share channels of memory (in bf16 on an H200:
-    131072 x 1024 .972 of a copy, .969 row after row; 262144 x 1024 .976, .970; 131072 x 512 .983, .977; but 131072 x
-    2048 .979, .980, and 100096 x 1024, whose rows lie less evenly, .958, .967)."""
+    """How many tiles across come one after the other: it pays for those of narrow rows, where rows that are written lie
+    far apart, evenly (in bf16 on an H200: 131072 x 1024 .972 of a copy, .969 row after row; 262144 x 1024 .976, .970;
+    131072 x 512 .983, .977; but 131072 x 2048 .979, .980, and 100096 x 1024, less evenly, .958, .967)."""
     tiles = extents[choice.across] // choice.tile[choice.across]
-    reads = [one.element for one in staged(problem, nest, choice)]
-    out = _written(nest)
-    if len(nest.pars) > 2 or raster_of(problem.kernel) is not None or not tiles >= BAND or tiles % BAND or out is None:
+    found, out = staged(problem, nest, choice), _written(nest)
+    usual = choice.grid == (choice.along, choice.across) and raster_of(problem.kernel) is None
+    if not usual or tiles < BAND or tiles % BAND or out is None:
         return 1
 
     def apart(element: Element, index: str) -> int:
@@ -289,9 +288,9 @@ def _band(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tile
         size = problem.kernel.buffer(element[0]).dtype.size_bytes
         return size * (address(problem, element).coefficient(index) or 0)
 
-    near = all(0 < apart(read, choice.along) <= NARROW_ROW for read in reads)
+    near = all(0 < apart(read, choice.along) <= NARROW_ROW for read in (one.element for one in found))
     far = apart(out, choice.across) > 0 and apart(out, choice.across) % FAR_ROW == 0
-    narrow = all(problem.kernel.buffer(read[0]).dtype.size_bytes < WIDE_BYTES for read in reads)
+    narrow = all(_is_narrow(one.wide) for one in found)
     return BAND if near and far and narrow and _waves(problem, nest, extents, choice) >= STRIP_WAVES else 1
 
 

@@ -154,7 +154,7 @@ def check_vectors(stmts: tuple[Stmt, ...], widths: Mapping[str, int]) -> None:
     kept = {attr.span.place for loop, attr in asked if widths.get(loop.index, 1) == width_asked((loop,))}
     found = [attr for _, attr in asked if attr.span.place not in kept]
     if found:
-        why = "no access is contiguous and aligned, along an index that threads share out, without a loop inside"
+        why = "along an index that threads share out, no access is contiguous and aligned, nor read so in short loops"
         help = "remove #vector, or let `where` say what the length of rows is a multiple of"
         raise TExprError(_once([_disagrees(attr, why, help) for attr in found]))
 

@@ -152,7 +152,7 @@ class _Check:
         self._threads(choice.threads)
         self._deal(choice.deal, nest, choice.threads, "deal")
         self._lines(choice.lines, choice.widths, nest)
-        self._runs(nest, choice.widths, nest.indices, origins(self.problem, nest, choice.lines), loops=True)
+        self._runs(nest, choice.widths, nest.indices, origins(self.problem, nest, choice.lines), strided=True)
         self._known_widths(choice.widths, nest.indices)
         self._grid(choice.grid, nest)
         if not choice.turns.keys() <= set(nest.indices) or min(choice.turns.values(), default=2) < 2:
@@ -314,18 +314,19 @@ class _Check:
         widths: Mapping[str, int],
         hardware: tuple[str, ...],
         origins: Origins = NO_ORIGINS,
-        loops: bool = False,
+        strided: bool = False,
     ) -> None:
-        """At most one index of a nest is taken several iterations at a time, and no other extent depends on it. In
-        `loops` their reads may be strided."""
+        """At most one index of a nest is taken several iterations at a time, and no other extent depends on it. What is
+        `strided` in loops may be wide, too."""
         several = [par for par in nest.pars if par.index in widths]
         if len(several) > 1:
             self._refuse(f"`widths` has {listed(p.index for p in several)}, and a thread takes runs of one index")
         for par in several:
             if any(par.index in names(other.extent) for other in nest.pars):
                 self._refuse(f"`widths`: an extent depends on {par.index}")
-            if not (loops and reading_of(self.problem, nest, par.index, widths[par.index]).strided):
-                self._run(nest.body, par.index, widths, hardware, origins)
+            index, width, origin = par.index, widths[par.index], origins.get(par.index)
+            if not (strided and reading_of(self.problem, nest, index, width, hardware, origin).strided):
+                self._run(nest.body, index, widths, hardware, origins)
 
     def _run(
         self,

@@ -8,7 +8,8 @@
 
 Each iteration reads `stride` neighbours in the order of its innermost loop, and the next iteration those behind them.
 So they are loaded before the iterations, all rows of them one after another, and are on their way together. That is so
-where all iterations of a run are there, and each surely reads its part, of arrays that the body does not write.
+where all iterations of a run are there, and each surely reads its part, of arrays that the body does not write; loops
+are short, and bear no attributes, and no condition and no atomic update stands beside them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +57,9 @@ BEST_BYTES = 64  # at most: in f32 means of 3 x 3 ran at .80 of a copy, of 4 x 4
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strided:
     """Elements of an array that a run of `count` iterations reads in loops: `inner` is the one that has neighbours, ''
-    where an iteration has one element of a row; the `outer` ones tell which row. An access has `width` of them. What an
-    iteration reads is `apart` from what the next one does by subscripts, though not in memory: A[i, x] with x < 4 of 4.
+    where an iteration has one element of a row; the `outer` ones tell which row. An access has `width` of them. Where
+    the index and the inner loop stand in subscripts of their own (A[i, x], x < 4 of 4: rows that lie one behind the
+    other), a place in the row `divides` into both.
     """
 
     element: Element
@@ -67,7 +69,7 @@ class Strided:
     inner: str
     outer: tuple[Seq, ...]
     width: int
-    apart: bool
+    divides: bool
     first: Stmt
 
     @property
@@ -181,9 +183,9 @@ def _load(draft: Draft, run: Run, one: Strided, register: str, digits: tuple[str
     place = add(multiply(const(one.width), access), IndexVar(name=element))
     first: IndexExpr = IndexVar(name=run.first)
     within: IndexExpr = place
-    if one.apart and one.width == one.stride:
+    if one.divides and one.width == one.stride:
         first, within = add(first, access), IndexVar(name=element)
-    elif one.apart:
+    elif one.divides:
         first = add(first, combine(IndexOp.DIV, place, const(one.stride)))
         within = combine(IndexOp.MOD, place, const(one.stride))
     begin = {run.index: first, one.inner: within} if one.inner else {run.index: add(first, place)}
@@ -226,7 +228,7 @@ def _strided(
     """The reads in loops that move with the index of a `par`; None where one is not strided, or something else stands
     in the body or the way."""
     short = prod(map(_count, loops)) <= MOST_ITERATIONS and all(_count(loop) > 0 and not loop.attrs for loop in loops)
-    whole = count > 1 and is_power_of_two(count) and linear(par.extent).is_multiple(count, problem.divisors)
+    whole = 1 < count <= MOST and is_power_of_two(count) and linear(par.extent).is_multiple(count, problem.divisors)
     if not (short and whole):
         return None
     if not all(isinstance(stmt, New | Bind | Accumulate) for stmt in _opened(stmts)):
@@ -271,7 +273,7 @@ def _one(
     at_zero = [loop.index for loop in loops if _count(loop) == 1] + ([index] if inner is not None else [])
     begin = (name, at_places(subscripts, dict.fromkeys(at_zero, ZERO)))
     width = element_width(problem, begin, index if inner is None else inner.index)
-    apart = inner is not None and not _are_one(subscripts, index, inner.index)
+    divides = inner is not None and not _are_one(subscripts, index, inner.index)
     while stride * count % width:
         width //= 2
     outer = tuple(loop for loop in loops if loop is not inner)
@@ -285,7 +287,7 @@ def _one(
         inner=inner.index if inner is not None else "",
         outer=outer,
         width=width,
-        apart=apart,
+        divides=divides,
         first=leaf,
     )
 

@@ -50,6 +50,7 @@ Lanes = Mapping[str, Any]
 
 ROW_BYTES = 256  # that lanes bring at once of a row whose tile is in phase
 MOST_SIDE = 256  # iterations of a side of a tile
+MOST_BAND = 64  # tiles of an index before the next one of another
 SIDE = 8  # elements of a side of the square that a thread turns in its registers
 
 
@@ -263,8 +264,8 @@ def tile_fault(problem: Problem, nest: Nest, choice: Tiled) -> str | None:
         return f"`tile` gives {' and '.join(pair)} powers of two up to {MOST_SIDE}"
     if choice.resident < 0 or choice.resident * choice.threads > problem.target.resident_threads:
         return f"`resident`: a multiprocessor has no room for {choice.resident} blocks of {choice.threads} threads"
-    if choice.band < 1 or (choice.band > 1 and raster_of(problem.kernel) is not None):
-        return "`band`: a number of tiles, 1 where the author says how blocks lie, by #raster"
+    if not 1 <= choice.band <= (MOST_BAND if raster_of(problem.kernel) is None else 1):
+        return f"`band`: 1 to {MOST_BAND} tiles, 1 where the author says how blocks lie, by #raster"
     able = stageable(problem, nest, choice.across)
     if not choice.staged or len(set(choice.staged)) != len(choice.staged) or not set(choice.staged) <= able.keys():
         what, which = (", ".join(names) or "nothing" for names in (choice.staged, able))

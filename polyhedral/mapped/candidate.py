@@ -132,7 +132,7 @@ class Tiled:
     memory that hold them, and lie in the tile as the rows that are written lie in theirs, so that nothing is shifted;
     the part of a tile that is its block's own has powers of two along. `strips`: a tile so has all of the index along,
     and what is written of it is one run of memory. `resident`: as in a launch of parts. `band`: so many tiles of the
-    second index of the grid come before the next one of the first.
+    second index of the grid, of those that have several, come before the next one of the first.
     """
 
     threads: int

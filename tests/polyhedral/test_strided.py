@@ -227,6 +227,22 @@ def test_the_author_says_how_many() -> None:
         mapped(text, B=2, H=3, W=63)
 
 
+@pytest.mark.parametrize("count", [32, 64])
+def test_more_iterations_than_are_mapped_are_refused(count: int) -> None:
+    text = PAIRS.format(t="f32").replace("N j", f"N j #vector({count})")
+    with pytest.raises(TExprError, match="nor read so in short loops"):
+        mapped(text, M=4, N=64)
+
+
+def test_iterations_counted_from_a_line_have_no_strided_reads() -> None:
+    text = SUMS.replace("seq", "Y[i, j] = 0.0; seq")
+    first = mapped(text, M=3, N=48)
+    assert isinstance(first.candidate, Candidate)
+    choice = replace(flat(first), widths={"i_j": 4}, lines={"i_j": "Y[i_j]"}, turns={}, patch={})
+    with pytest.raises(TExprError, match="no access is wide where a thread takes 4 iterations of i_j"):
+        mapped(text, choices=replace(first.candidate, launches={"k_0": choice}), M=3, N=48)
+
+
 @pytest.mark.gxx
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_the_text_is_right_on_the_cpu(dtype: str) -> None:
