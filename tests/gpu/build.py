@@ -108,9 +108,9 @@ def build_random(out: Path, arch: str, name: str, make: Callable[[int], Case], s
     return count
 
 
-def build_contractions(out: Path, arch: str, seeds: range) -> int:
-    """Random contractions, in tiles drawn at random."""
-    count = 0
+def build_contractions(out: Path, arch: str, seeds: range) -> tuple[int, int]:
+    """Random contractions, in tiles drawn at random: how many there are, and how many ended in a defect."""
+    count = defects = 0
     for seed in seeds:
         case = contraction(seed)
         try:
@@ -118,12 +118,14 @@ def build_contractions(out: Path, arch: str, seeds: range) -> int:
             count += write_case(out, f"contraction-{arch}-{seed}", ref, arch, candidate_of(ref, case, f"cuda:{arch}"))
         except Exception as defect:  # of this program; the others are built all the same
             print(f"contraction-{arch}-{seed}: {type(defect).__name__}: {defect}", flush=True)
-    return count
+            defects += 1
+    return count, defects
 
 
-def build_drawn(out: Path, arch: str, seeds: range) -> int:
-    """Random programs after moves drawn at random, each by the first of some candidates drawn at random that fits."""
-    count = 0
+def build_drawn(out: Path, arch: str, seeds: range) -> tuple[int, int]:
+    """Random programs after moves drawn at random, each by the first of some candidates drawn at random that fits: how
+    many there are, and how many ended in a defect."""
+    count = defects = 0
     for seed in seeds:
         label = f"drawn-{arch}-{seed}"
         try:
@@ -131,10 +133,12 @@ def build_drawn(out: Path, arch: str, seeds: range) -> int:
             count += any(write_case(out, label, each.ref, arch, how) for how in (each.candidates if each else ()))
         except Exception as defect:  # of this program; the others are built all the same
             print(f"{label}: {type(defect).__name__}: {defect}", flush=True)
-    return count
+            defects += 1
+    return count, defects
 
 
-def main() -> None:
+def main() -> int:
+    """What is asked for, built; 1 where a random program ended in a defect."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--arch", default="sm_90a")
@@ -147,16 +151,15 @@ def main() -> None:
     first, step = map(int, options.share.split("/"))
     own = slice(first, None, step)
     (options.out / "small").mkdir(parents=True, exist_ok=True)
-    if options.contractions:
-        seeds = range(options.seed, options.seed + options.contractions)[own]
-        count = build_contractions(options.out / "small", options.arch, seeds)
-        print(f"{count} contractions in {options.out}, of seeds from {options.seed}")
-        return
-    if options.drawn:
-        seeds = range(options.seed, options.seed + options.drawn)[own]
-        count = build_drawn(options.out / "small", options.arch, seeds)
-        print(f"{count} candidates in {options.out}, of seeds from {options.seed}")
-        return
+    for asked, what, build in (
+        (options.contractions, "contractions", build_contractions),
+        (options.drawn, "candidates", build_drawn),
+    ):
+        if asked:
+            seeds = range(options.seed, options.seed + asked)[own]
+            count, defects = build(options.out / "small", options.arch, seeds)
+            print(f"{count} {what} in {options.out}, of seeds from {options.seed}; {defects} defects")
+            return min(defects, 1)
     count = build_small(options.out / "small", options.arch, options.seed, own)
     made = 0
     for name, make in (("random", generate), ("soup", brew)):
@@ -167,7 +170,8 @@ def main() -> None:
         kernel = texpr.load(KERNELS / f"{name}.tex").only
         kernel.compile(f"cuda:{options.arch}", sizes=sizes).save(options.out / "large" / name)
     print(f"{count} small, {made} random and {len(large)} large artifacts in {options.out}, seed {options.seed}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
