@@ -288,7 +288,7 @@ def _band(problem: Problem, nest: Nest, extents: Mapping[str, int], choice: Tile
         size = problem.kernel.buffer(element[0]).dtype.size_bytes
         return size * (address(problem, element).coefficient(index) or 0)
 
-    near = all(0 < apart(read, choice.along) <= NARROW_ROW for read in (one.element for one in found))
+    near = all(0 < apart(one.element, choice.along) <= NARROW_ROW for one in found)
     far = apart(out, choice.across) > 0 and apart(out, choice.across) % FAR_ROW == 0
     narrow = all(_is_narrow(one.wide) for one in found)
     return BAND if near and far and narrow and _waves(problem, nest, extents, choice) >= STRIP_WAVES else 1

@@ -1,4 +1,4 @@
-"""The blocks of a band on the grid, and the order that its author gives them for the L2: `#raster(n)`.
+"""The blocks of a band on the grid, and the order that its author, by `#raster(n)`, or its candidate gives them.
 
 par M i, N j, blocks of 64 x 64, #raster(4)      a group of 4 rows of blocks, column after column, then the next one
 

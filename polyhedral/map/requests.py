@@ -14,7 +14,7 @@ from texpr.polyhedral.map.lines import origins
 from texpr.polyhedral.map.objective import WeightedAccess, lane_values
 from texpr.polyhedral.map.problem import Problem
 from texpr.polyhedral.map.strided import Reading, reading_of
-from texpr.polyhedral.map.vectors import Wide, along
+from texpr.polyhedral.map.vectors import Element, along
 from texpr.polyhedral.mapped.candidate import Deal, Flat
 from texpr.polyhedral.names import Names
 from texpr.polyhedral.walk import subscript_names
@@ -44,11 +44,11 @@ class Runs:
         reading: Reading | None = None,
     ) -> None:
         self.index, self.count = next(((i, widths[i]) for i in indices if i in widths), ("", 1))
-        found: tuple[Wide, ...] = ()
+        self.widths = dict[Element, int](reading.widths if reading is not None else {})
         if self.count > 1:
-            whole = along(problem, stmts, self.index, indices, origin=begins.get(self.index))
-            found = (whole if reading is None else reading.plain).vectors(self.count).wide
-        self.widths = {wide.element: wide.width for wide in found} | dict(reading.widths if reading is not None else {})
+            origin = begins.get(self.index)
+            plain = along(problem, stmts, self.index, indices, origin=origin) if reading is None else reading.plain
+            self.widths |= {wide.element: wide.width for wide in plain.vectors(self.count).wide}
 
     def requests(self, found: Sequence[WeightedAccess], lanes: Mapping[str, Any]) -> Iterator[Request]:
         for access in found:

@@ -29,7 +29,6 @@ from texpr.polyhedral.map.draft import Draft
 from texpr.polyhedral.map.problem import Problem, declared
 from texpr.polyhedral.map.runs import Run, in_run, through
 from texpr.polyhedral.map.vectors import (
-    ACCESS_BYTES,
     MOST,
     Along,
     Element,
@@ -49,9 +48,7 @@ from texpr.polyhedral.mapped.views import View
 from texpr.polyhedral.walk import subscript_names
 
 MOST_ITERATIONS = 16  # of the loops around a read, which are written out
-FEW_ACCESSES = (2, 3)
 MOST_BYTES = 256  # of a thread's registers that hold rows
-BEST_BYTES = 64  # at most: in f32 means of 3 x 3 ran at .80 of a copy, of 4 x 4 at .99, element by element at .95, 1.00
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +101,14 @@ class Reading:
         return {one.element: one.width for one in self.strided}
 
     @property
-    def fills_large_blocks(self) -> bool:
-        """Whether blocks of 512 threads are better than those of 256, by the strided accesses of a thread: average
-        pooling by 2 x 2 in f32, with two, ran on an H200 at 1.036 of a copy and at 1.034 with 256, means of three rows
-        at .864 and .854; pooling of pairs, with one, at .979 and 1.017, by 4 x 4 in bf16, with four, at .971 and .978.
-        """
-        return sum(one.accesses for one in self.strided) in FEW_ACCESSES
+    def accesses(self) -> int:
+        """The strided ones of a thread."""
+        return sum(one.accesses for one in self.strided)
+
+    @property
+    def bytes(self) -> int:
+        """What the strided reads take of a thread's registers."""
+        return sum(one.bytes for one in self.strided)
 
 
 def reading_of(
@@ -132,20 +131,6 @@ def reading_of(
         return Reading(plain=along(problem, stmts, index, hardware, origin=origin), strided=())
     elsewhere = [one.element for one in strided]
     return Reading(plain=along(problem, tuple(_opened(stmts)), index, hardware, elsewhere), strided=strided)
-
-
-def strided_count(problem: Problem, nest: Nest, index: str) -> int:
-    """The fewest iterations of an index of which all accesses in loops have 16 bytes, and not too many of these, where
-    all else that moves with it is as wide as so many iterations are; 1 where there are none such."""
-    count = 2
-    while count <= MOST:
-        found = reading_of(problem, nest, index, count)
-        full = all(one.width * one.dtype.size_bytes == ACCESS_BYTES for one in found.strided)
-        few = 0 < sum(one.bytes for one in found.strided) <= BEST_BYTES
-        if few and full and found.plain.vectors(count).whole(count):
-            return count
-        count *= 2
-    return 1
 
 
 def in_strides(

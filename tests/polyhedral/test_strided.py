@@ -1,5 +1,6 @@
 """Strided reads: what neighbouring iterations read in short loops comes by wide accesses, all of it before them."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -201,9 +202,21 @@ def test_what_a_loop_adds_to_is_held_for_all_iterations() -> None:
     ],
 )
 def test_reads_that_are_not_strided_are_left_where_they_are(body: str) -> None:
+    assert not rows_of(body)
+
+
+def test_the_same_kernel_has_strided_reads_where_they_are_some() -> None:
+    assert len(rows_of("Y[i, j] = sum 2 x { X[i, 2 * j + x] }")) == 2
+
+
+def rows_of(body: str) -> list[str]:
+    """What is printed of a kernel with that body whose threads take 2 and 4 iterations, where it has strided reads."""
     text = f"kernel k(inout X: f32[M, 2 * N], inout Y: f32[M, N], R: i32[M]) {{ par M i, N j {{ {body} }} }}"
-    program = mapped(text, M=4096, N=4096)
-    assert "X_row" not in show(program)
+    index, found = flat(mapped(text, M=8, N=64)).grid[0], list[str]()
+    for width in (2, 4):
+        with suppress(TExprError):  # nothing is wide then
+            found.append(show(with_width(text, {"M": 8, "N": 64}, width, index)))
+    return [one for one in found if "X_row" in one]
 
 
 def test_windows_that_overlap_are_read_one_by_one() -> None:

@@ -6,27 +6,21 @@ prints one line of counts, and every program that is computed otherwise. Factors
 in every order; all that is done with them has to agree bit by bit.
 """
 
-import collections
 import random
 import sys
-import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from outcomes import main, outcome_of
 
 import texpr
 from texpr.grammar.index.expr import constant_value
-from texpr.grammar.interpret.stage import interpret
 from texpr.polyhedral.mapped.candidate import Candidate
 from texpr.polyhedral.mapped.piped import Piped
 from texpr.polyhedral.mapped.program import MappedProgram
-from texpr.polyhedral.orders.happens import faults
-from texpr.polyhedral.orders.shortened import shortened
-from texpr.polyhedral.simulate.stage import simulate
 
 TYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "f64": np.float64}
 AT = {"M, K": "i, k", "K, M": "k, i", "K, N": "k, j", "N, K": "j, k", "M, N": "i, j", "N, M": "j, i"}
@@ -154,37 +148,7 @@ def arguments(found: MappedProgram, seed: int) -> dict[str, Any]:
 
 def outcome(seed: int) -> str:
     """`right`, the form that it has in place of the tensor cores', or what is wrong."""
-    draw = random.Random(seed)
-    text = program(draw)
-    found = mapped(text, draw)
-    if found is None:
-        return "another form"
-    return compared(found, text, arguments(found, seed))
-
-
-def compared(found: MappedProgram, text: str, values: dict[str, Any], *, orders: bool = False) -> str:
-    """`right`, or what is wrong by the interpreter, or by the check of orders where that is asked."""
-    expected = interpret(found.kernel, {name: np.array(given) for name, given in values.items()}).outputs
-    got = simulate(found, values)
-    wrong = [
-        n for n, v in expected.items() if not np.array_equal(got[n].astype(float), v.astype(float), equal_nan=True)
-    ]
-    wrong += [str(fault) for fault in faults(shortened(found), {})[:1]] if orders else []
-    return f"wrong {', '.join(wrong)}: {text}" if wrong else "right"
-
-
-def main(outcome: Callable[[int], str]) -> int:
-    """The outcomes of the seeds that the command line says, counted; the exit status."""
-    warnings.simplefilter("ignore")
-    first, count = (int(argument) for argument in sys.argv[1:3])
-    outcomes = collections.Counter[str]()
-    for seed in range(first, first + count):
-        said = outcome(seed)
-        outcomes[said.split()[0]] += 1
-        if said.startswith("wrong"):
-            print(seed, said, flush=True)
-    print(dict(outcomes))
-    return 1 if outcomes["wrong"] else 0
+    return outcome_of(seed, program, mapped, arguments)
 
 
 if __name__ == "__main__":

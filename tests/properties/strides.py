@@ -11,7 +11,7 @@ import random
 import sys
 from dataclasses import replace
 
-from epilogues import compared, main
+from outcomes import main, outcome_of
 from windows import arguments
 
 import texpr
@@ -97,12 +97,7 @@ def mapped(text: str, draw: random.Random) -> MappedProgram | None:
 
 def outcome(seed: int) -> str:
     """`right`, `another` form, or what is `wrong`."""
-    draw = random.Random(seed)
-    text = program(draw)
-    found = mapped(text, draw)
-    if found is None:
-        return "another form"
-    return compared(found, text, arguments(found, seed), orders=seed % 4 == 0)
+    return outcome_of(seed, program, mapped, arguments, orders=seed % 4 == 0)
 
 
 if __name__ == "__main__":

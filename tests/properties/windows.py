@@ -14,7 +14,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from epilogues import compared, main
+from outcomes import compared, main
 
 import texpr
 from texpr.grammar.index.expr import constant_value
